@@ -1,0 +1,1 @@
+"""Example tasks of ease.ml, made from real data that installed packages ship."""

@@ -1,0 +1,120 @@
+"""What every example script shares: a tenant's folder on one side, held-back examples on the other.
+
+A script lays out two folders under one output folder:
+
+    <out>/<tenant>/<task>/              what the tenant submits: task.yaml and data/
+    <out>/held-back/<tenant>/<task>/    inputs/ to predict, and labels.csv, which nobody trains on
+
+The same script gives the same bytes wherever and whenever it runs, so submitting twice is nothing new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_core import naming
+from easeml_core.naming import TaskName
+
+HELD_BACK = "held-back"
+LABELS = "labels.csv"
+SEED = 20180827
+
+IndexArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where one example task lies on disk."""
+
+    name: TaskName
+    folder: Path  # what the tenant submits
+    inputs: Path  # held-back inputs, to be uploaded under infer/
+    labels: Path  # their labels: columns `id`, `label`
+
+    @classmethod
+    def under(cls, out: Path, name: TaskName) -> Layout:
+        """The paths of `name` under the output folder; makes nothing."""
+        held = out / HELD_BACK / name.tenant / name.task
+        return cls(name, out / name.tenant / name.task, held / "inputs", held / LABELS)
+
+    def fresh(self, spec: str) -> Path:
+        """Empty both folders, write the spec, and return the new, empty data folder."""
+        for folder in (self.folder, self.inputs.parent):
+            shutil.rmtree(folder, ignore_errors=True)
+        data = self.folder / naming.DATA_DIR
+        data.mkdir(parents=True)
+        self.inputs.mkdir(parents=True)
+        (self.folder / naming.SPEC_FILE).write_text(spec, encoding="utf-8")
+        return data
+
+    def write_labels(self, labels: Iterable[tuple[str, object]]) -> None:
+        """Write the labels of the held-back examples as rows of id and label, in their order."""
+        write_csv(self.labels, ("id", "label"), labels)
+
+    def read_labels(self) -> dict[str, str]:
+        """Label by example id, as text."""
+        with self.labels.open(newline="", encoding="utf-8") as stream:
+            return {row["id"]: row["label"] for row in csv.DictReader(stream)}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An example task: its name, one line on it, and the function that lays it out."""
+
+    name: TaskName
+    about: str
+    build: Callable[[Layout], None]
+
+    def lay_out(self, out: Path) -> Layout:
+        """Write both folders under `out`, replacing what was there."""
+        layout = Layout.under(out, self.name)
+        self.build(layout)
+        return layout
+
+    def main(self) -> None:
+        """The script's command line: one argument, the output folder."""
+        parser = argparse.ArgumentParser(description=self.about)
+        parser.add_argument(
+            "out", type=Path, help="folder to write to; what it holds of this task is replaced"
+        )
+        layout = self.lay_out(parser.parse_args().out)
+        print(f"to submit:  {layout.folder}\nheld back:  {layout.inputs}\nits labels: {layout.labels}")
+
+
+def hold_back(labels: npt.NDArray[np.generic], share: float) -> tuple[IndexArray, IndexArray]:
+    """Split example numbers into (kept, held back), both ascending, the same share of each class.
+
+    `labels` has shape `(N,)`. A continuous target is split as one class: pass zeros.
+    """
+    order = np.random.default_rng(SEED).permutation(len(labels))
+    held = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        members = order[labels[order] == label]
+        held[members[: round(share * len(members))]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a UTF-8 CSV file with one header line."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """One grey image of shape `(H, W)` as the bytes of a PNG file."""
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(pixels, mode="L").save(stream, format="PNG")
+    return stream.getvalue()
