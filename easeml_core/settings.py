@@ -60,6 +60,10 @@ class Settings(BaseSettings):
 
     # Devices and allocation
     devices: Annotated[tuple[str, ...], NoDecode] = ("cpu0",)
+    device_queues: dict[str, str] = Field(
+        default_factory=dict,
+        description="device → Airflow queue of its host (Celery, Kubernetes); unnamed: the default one",
+    )
     policy: str = "hybrid"
     seed: int = 20180827
     decide_wait_seconds: float = Field(30.0, ge=0, description="how long a free device waits for work")
