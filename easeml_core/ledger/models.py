@@ -25,6 +25,7 @@ from sqlalchemy import (
     Identity,
     Index,
     MetaData,
+    Sequence,
     UniqueConstraint,
     func,
     text,
@@ -83,6 +84,10 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSONB,
         list[Any]: JSONB,
     }
+
+
+# Gives `Trial.ended_order`: the position of a trial's end among all trials of all tasks.
+TRIAL_ENDS = Sequence("trial_ends", data_type=BigInteger(), metadata=Base.metadata)
 
 
 def _identity() -> Mapped[int]:
@@ -180,7 +185,9 @@ class Trial(Base):
         Index("ix_trials_task_id", "task_id"),
         CheckConstraint("(quality IS NOT NULL) = (state = 'succeeded')", name="quality_iff_succeeded"),
         CheckConstraint("quality >= 0 AND quality <= 1", name="quality_range"),
+        CheckConstraint("score > '-Infinity' AND score < 'Infinity'", name="score_finite"),
         CheckConstraint("cost_seconds >= 0 AND cost_seconds < 'Infinity'", name="cost_finite"),
+        CheckConstraint("reserved_seconds >= 0 AND reserved_seconds < 'Infinity'", name="reserved_finite"),
     )
     id: Mapped[int] = _identity()
     task_id: Mapped[int] = mapped_column(ForeignKey("tasks.id"))
@@ -236,6 +243,13 @@ class DecisionRecord(Base):
     """Why a trial was started: written in the same transaction as its first lease. Append-only."""
 
     __tablename__ = "decisions"
+    __table_args__ = (
+        CheckConstraint("score > '-Infinity' AND score < 'Infinity'", name="score_finite"),
+        CheckConstraint("deviation >= 0 AND deviation < 'Infinity'", name="deviation_finite"),
+        CheckConstraint(
+            "expected_quality > '-Infinity' AND expected_quality < 'Infinity'", name="expected_finite"
+        ),
+    )
     id: Mapped[int] = _identity()
     trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id"), index=True)
     device: Mapped[str]
@@ -255,7 +269,6 @@ class Promotion(Base):
     """A trial's model became its task's champion. Append-only; the latest row is the champion."""
 
     __tablename__ = "promotions"
-    __table_args__ = (UniqueConstraint("task_id", "trial_id"),)
     id: Mapped[int] = _identity()
     task_id: Mapped[int] = mapped_column(ForeignKey("tasks.id"), index=True)
     trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id"))

