@@ -1,0 +1,1 @@
+"""ease.ml's operators, hook, triggers, links and listeners for Airflow."""

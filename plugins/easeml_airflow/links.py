@@ -1,0 +1,43 @@
+"""Buttons on a train task that lead into MLflow. Airflow works them out once, when the task has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from airflow.sdk import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+
+@attrs.define
+class MlflowRunLink(BaseOperatorLink):
+    """To the attempt's MLflow run: parameters, curves, log of the search."""
+
+    name = "MLflow run"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """URL of the run; empty (no button) where the trainer never got as far as one."""
+        hook = operator.hook  # type: ignore[attr-defined]
+        run = hook.mlflow_run()
+        if not run.get("mlflow_run_id"):
+            return ""
+        # MLflow's page finds a run by its id alone; the experiment only fills the bread crumbs.
+        experiment = run.get("experiment_id", "0")
+        return f"{hook.order.mlflow_url}/#/experiments/{experiment}/runs/{run['mlflow_run_id']}"
+
+
+@attrs.define
+class ChampionLink(BaseOperatorLink):
+    """To the task's registered model: its versions and which one is the champion."""
+
+    name = "Task's champion"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """URL of the registered model of the task that this trial belongs to."""
+        from easeml_core.naming import TaskName
+
+        order = operator.hook.order  # type: ignore[attr-defined]
+        return f"{order.mlflow_url}/#/models/{TaskName(order.tenant, order.task).model}"

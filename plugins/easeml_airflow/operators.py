@@ -1,0 +1,208 @@
+"""The three steps that keep a device busy: decide, train, settle.
+
+Thin: what they do is in `easeml_core.service`, what a trainer's process needs is in `TrainerHook`. Between
+them passes one small assignment (ids and the path of the work order), never a score: a NaN in an XCom would
+break the run, and results belong into the ledger.
+
+A failed *trial* is a result and its run is green. A run is red only where the machinery failed: no lease, no
+trainer, no ledger. After three red runs in a row Airflow pauses the device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, ResumableJobMixin
+from airflow.sdk.exceptions import AirflowException, DownstreamTasksSkipped
+
+from easeml_airflow.hooks import KILL_GRACE_SECONDS, TrainerHook
+from easeml_airflow.leases import Stop
+from easeml_airflow.links import ChampionLink, MlflowRunLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from easeml_core.service.decide import Assignment
+
+PROMOTE_SECONDS = 300.0
+
+
+def _assignment(fields: dict[str, Any]) -> Assignment:
+    from easeml_core.service.decide import Assignment
+
+    return Assignment(**fields)
+
+
+class DecideOperator(BaseOperator):
+    """Asks the allocator what `device` trains next, leases it, and hands on the assignment.
+
+    With nothing to do it waits inside the task, for the settings' `decide_wait_seconds`, to be woken at once
+    when work arrives; then it skips the steps after it, at no cost.
+    """
+
+    ui_color = "#e8f0fe"
+    template_fields = ("device",)
+
+    def __init__(self, *, device: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.device = device
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Return the assignment as JSON-ready fields, or skip all that follows."""
+        from dataclasses import asdict
+
+        from easeml_core.service import Service, decide
+
+        service = Service.from_environment()
+        assignment = decide.decide(service, self.device, service.settings.decide_wait_seconds)
+        if assignment is None:
+            self.log.info("nothing to train on %s now", self.device)
+            raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))
+        return asdict(assignment)
+
+
+class TrainModelOperator(ResumableJobMixin, BaseOperator):
+    """Runs the trainer of one assignment and waits for its end.
+
+    Blocking, because a deferred task costs two seconds more per trial. A worker that dies leaves the trainer
+    running; the next try of the task attaches to it. An attempt is never started twice: where its trainer has
+    ended meanwhile, however it ended, that end is what the settle step collects.
+
+    `assignment` is what `DecideOperator` returned. Returns `{"trial_id", "attempt", "stopped"}`; `stopped` is
+    a `Stop`, or None where the trainer ended by itself. Raises when Airflow takes the task away.
+    """
+
+    ui_color = "#e6f4ea"
+    template_fields = ("assignment",)
+    external_id_key = "trainer"
+    operator_extra_links = (MlflowRunLink(), ChampionLink())
+
+    def __init__(self, *, assignment: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.assignment = assignment
+        self._hook: TrainerHook | None = None
+
+    @property
+    def hook(self) -> TrainerHook:
+        """The hook of this assignment (made when first used: never at parse time)."""
+        if self._hook is None:
+            from easeml_core.service import Service
+
+            self._hook = TrainerHook(Service.from_environment(), _assignment(self.assignment))
+        return self._hook
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Start the trainer or attach to it; see the class."""
+        from easeml_core.errors import FencedError
+
+        a, order = self.hook.assignment, self.hook.order
+        self.log.info(
+            "trial %d, attempt %d: %s/%s, %s on %s (log in %s)",
+            a.trial_id,
+            a.attempt,
+            order.tenant,
+            order.task,
+            order.candidate,
+            order.device,
+            self.hook.folder,
+        )
+        try:
+            return self.execute_resumable(context)
+        except FencedError as error:
+            # Somebody else has the trial: theirs is the result, and there is nothing wrong with us.
+            self.log.warning("not started: %s", error)
+            self.hook.stopped = Stop.FENCED
+            return self._outcome()
+
+    def submit_job(self, context: Context) -> dict[str, Any]:
+        """Start the trainer; its pid, start time and folder are what a later try attaches to."""
+        return self.hook.start().as_dict()
+
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """`running` or `ended`."""
+        return "running" if self.hook.is_running(_ref(external_id)) else "ended"
+
+    def is_job_active(self, status: str) -> bool:
+        """Whether to attach."""
+        return status == "running"
+
+    def is_job_succeeded(self, status: str) -> bool:
+        """An ended attempt is over, also one that failed: it is settled, not repeated."""
+        return status == "ended"
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> dict[str, Any]:
+        """Watch the trainer to its end. Returns the result, for Airflow's attaching path uses it."""
+        self.hook.watch(_ref(external_id))
+        return self._outcome()
+
+    def get_job_result(self, external_id: Any, context: Context) -> dict[str, Any]:
+        """What is handed on to settle; copies what the log has left where nobody watched the end."""
+        self.hook.stream_log(last=True)
+        return self._outcome()
+
+    def on_kill(self) -> None:
+        """End the trainer and everything it started, before Airflow ends this process."""
+        self.hook.stop(Stop.KILLED, grace=KILL_GRACE_SECONDS)
+
+    def _outcome(self) -> dict[str, Any]:
+        stopped = self.hook.stopped
+        if stopped is Stop.KILLED:
+            raise AirflowException("Airflow took this task away; its trainer was ended")
+        a = self.hook.assignment
+        return {"trial_id": a.trial_id, "attempt": a.attempt, "stopped": stopped}
+
+
+class SettleOperator(BaseOperator):
+    """Writes an attempt's end into the ledger, promotes the task's best model, updates the tenant's status.
+
+    Runs whatever happened before it, and again after a crash, with the same effect: the ledger refuses a
+    second settlement of an attempt, promotion and status are idempotent. An attempt that was given up before
+    counts for nothing, and is no fault either.
+
+    `assignment` is what `DecideOperator` returned (None where it failed), `trained` what
+    `TrainModelOperator` returned (None where it failed). Returns the trial's state. Raises, after all is
+    settled, where training failed for a reason of the machinery, so that the run shows it.
+    """
+
+    ui_color = "#fef7e0"
+    template_fields = ("assignment", "trained")
+
+    def __init__(self, *, assignment: Any, trained: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.assignment = assignment
+        self.trained = trained
+
+    def execute(self, context: Context) -> str | None:
+        """Settle; see the class."""
+        from easeml_core.errors import FencedError
+        from easeml_core.service import Service, settle, status, trainer
+
+        if not self.assignment:
+            raise AirflowException("no assignment: see the decide step's log")
+        service = Service.from_environment()
+        hook = TrainerHook(service, _assignment(self.assignment))
+        a = hook.assignment
+        # Nobody watches any more: a trainer that still runs is one that the train step lost.
+        hook.stop(Stop.KILLED)
+        result = trainer.collect(hook.folder)
+        self.log.info("%s%s", result.outcome, f": {result.reason}" if result.reason else "")
+        try:
+            settlement = settle.settle(service, a.trial_id, a.attempt, result)
+        except FencedError as error:
+            # The trial went on without this attempt; whoever has it now settles it.
+            self.log.warning("%s", error)
+            return None
+        if settlement.promote:
+            answer = trainer.run_job(
+                "promote", {"task_id": settlement.task_id}, service.settings, PROMOTE_SECONDS
+            )
+            self.log.info("promotion: %s", answer)
+        status.write_status(service, settlement.task_id)
+        if not self.trained:
+            raise AirflowException("the train step failed for a reason of the machinery: see its log")
+        return str(settlement.state)
+
+
+def _ref(fields: Any) -> Any:
+    from easeml_core.service.trainer import TrainerRef
+
+    return TrainerRef(**fields)
