@@ -1,0 +1,69 @@
+"""The log of decisions: what was chosen, over what, and why. Append-only; policies read it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
+
+from easeml_core.allocator.types import Decision
+from easeml_core.ledger.models import DecisionRecord, Task, Trial
+
+
+def record(session: Session, trial: Trial, device: str, decision: Decision) -> DecisionRecord:
+    """Append the decision that started `trial`, in the transaction of its first lease."""
+    choice = decision.choice
+    row = DecisionRecord(
+        trial_id=trial.id,
+        device=device,
+        policy=decision.policy,
+        reason=decision.reason,
+        expected_quality=float(choice.expected_quality),
+        deviation=float(choice.deviation),
+        predicted_seconds=float(choice.predicted_cost),
+        score=float(choice.score),
+        runners_up=[asdict(scored) for scored in decision.runners_up],
+        fallbacks=list(decision.fallbacks),
+        memory=dict(decision.memory),
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def count(session: Session) -> int:
+    """Decisions taken so far, over all tasks."""
+    return session.scalar(select(func.count()).select_from(DecisionRecord)) or 0
+
+
+def last_memory(session: Session) -> dict[str, Any]:
+    """What the latest decision asked to keep; empty before the first."""
+    query = select(DecisionRecord.memory).order_by(DecisionRecord.id.desc()).limit(1)
+    return session.scalar(query) or {}
+
+
+def decisions_since(session: Session, task_ids: Iterable[int]) -> dict[int, int]:
+    """By task: decisions made since one last served it, or since it arrived where none has."""
+    served = (
+        select(Trial.task_id, func.max(DecisionRecord.made_at).label("at"))
+        .join(DecisionRecord, DecisionRecord.trial_id == Trial.id)
+        .where(Trial.task_id.in_(list(task_ids)))
+        .group_by(Trial.task_id)
+        .subquery()
+    )
+    later = aliased(DecisionRecord)
+    waited = (
+        select(func.count())
+        .where(later.made_at > func.coalesce(served.c.at, Task.created_at))
+        .scalar_subquery()
+        .correlate(served, Task)
+    )
+    rows = session.execute(
+        select(Task.id, waited)
+        .outerjoin(served, served.c.task_id == Task.id)
+        .where(Task.id.in_(list(task_ids)))
+    )
+    return {task_id: int(number) for task_id, number in rows}

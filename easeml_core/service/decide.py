@@ -1,0 +1,179 @@
+"""What a free device trains next: the one place where trials are planned and leased.
+
+One decision at a time over all devices (an advisory lock): no two devices pick the same candidate or
+overrun a budget. Decision, trial and lease are one transaction; the work order is written afterwards from
+the ledger alone, so that a kill in between only means writing it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from easeml_core.errors import OperatorError, TemporaryError
+from easeml_core.service import orders, settle
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from easeml_core.allocator.types import Decision
+    from easeml_core.ledger.models import Attempt, Task
+    from easeml_core.service.context import Service
+    from easeml_core.service.request import Situation
+    from easeml_core.settings import Settings
+
+# Deadlines pass and leases expire without announcing themselves: look again this often.
+LOOK_SECONDS = 5.0
+# Checkpoints of a larger candidate with its optimiser's state, and the log.
+FREE_DISK_BYTES = 512 * 1024**2
+ALLOCATION_LOCK = "easeml.allocate"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The attempt a device holds a lease for, and the path of its work order."""
+
+    trial_id: int
+    attempt: int
+    order_path: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready; `Assignment(**d)` reads it back."""
+        return asdict(self)
+
+
+def decide(service: Service, device: str, wait_seconds: float | None = None) -> Assignment | None:
+    """Give `device` an attempt to run, or None where nothing can be started within `wait_seconds`.
+
+    Comes back with the same assignment where the device holds one that has not begun. While the device's
+    trial runs there is nothing for it to do. `wait_seconds` defaults to the setting; new work wakes it up.
+    Raises OperatorError for a device that is not configured, TemporaryError with too little disk space or
+    without the ledger.
+    """
+    settings = service.settings
+    if device not in settings.devices:
+        raise OperatorError(f"{device} is not one of the devices: {', '.join(settings.devices)}")
+    _check_disk(settings)
+    deadline = time.monotonic() + (settings.decide_wait_seconds if wait_seconds is None else wait_seconds)
+    while True:
+        with service.ledger.listening() as listener:
+            attempt = _look(service, device)
+            if attempt is not None:
+                path = orders.write_order(service, *attempt)
+                return Assignment(*attempt, order_path=str(path))
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return None
+            listener.wait(min(remaining, LOOK_SECONDS))
+
+
+def _look(service: Service, device: str) -> tuple[int, int] | None:
+    """One attempt at a decision: (trial id, attempt number), or None. Closes tasks that are over."""
+    from easeml_core.ledger import lifecycle, trials
+
+    settle.expire(service)
+    found, over = service.ledger.repeat(lambda session: _assign(session, service.settings, device))
+    for task_id in over:
+
+        def close(session: Session, task_id: int = task_id) -> None:
+            task = trials.locked_task(session, task_id)
+            lifecycle.review(session, task, service.settings.max_failures, nothing_fits=True)
+
+        service.ledger.repeat(close)
+    return found
+
+
+def _assign(
+    session: Session, settings: Settings, device: str
+) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+    """Lease something to `device`, in one transaction; also the ids of tasks that look over."""
+    from easeml_core.allocator import choose_with_ladder
+    from easeml_core.allocator.types import Nothing
+    from easeml_core.ledger import devices, trials
+    from easeml_core.ledger.models import Lease
+    from easeml_core.ledger.session import lock
+    from easeml_core.service.request import build_request
+
+    lock(session, ALLOCATION_LOCK)
+    held = devices.lease_of(session, device)
+    if held is not None:
+        return _held(session, settings, held), ()
+    if session.get(Lease, device) is not None:
+        return None, ()  # expired just now: the next look gives it up first
+    planned = trials.next_planned(session)
+    if planned is not None:
+        return _number(trials.lease(session, planned, device, settings.lease_seconds)), ()
+    situation = build_request(session, device, settings.seed)
+    answer = choose_with_ladder(settings.policy, situation.request)
+    if isinstance(answer, Nothing):
+        return None, situation.over
+    task = trials.locked_task(session, situation.tasks[answer.choice.task].id)
+    if not _still_wanted(task, situation, answer):
+        return None, situation.over
+    return _number(_start(session, settings, device, situation, answer, task)), situation.over
+
+
+def _held(session: Session, settings: Settings, held: Any) -> tuple[int, int] | None:
+    """The device's own assignment again if it has not begun (a kill after the last decision)."""
+    from easeml_core.ledger import trials
+    from easeml_core.ledger.models import Attempt, TrialState
+
+    attempt = session.get_one(Attempt, (held.trial_id, held.attempt))
+    if attempt.state != TrialState.LEASED:
+        return None
+    trials.renew(session, held.trial_id, held.attempt, settings.lease_seconds)
+    return _number(attempt)
+
+
+def _still_wanted(task: Task, situation: Situation, decision: Decision) -> bool:
+    from easeml_core.ledger.models import TaskState
+
+    # The row was read before it was locked: its tenant may have changed it meanwhile.
+    return task.state == TaskState.OPEN and task.data_version_id == situation.versions[decision.choice.task]
+
+
+def _start(
+    session: Session,
+    settings: Settings,
+    device: str,
+    situation: Situation,
+    decision: Decision,
+    task: Task,
+) -> Attempt:
+    """Write trial, decision and lease. What the trial may compute is reserved from the task's budget."""
+    from easeml_core.ledger import decisions, trials
+    from easeml_core.ledger.models import Trial, TrialState
+
+    choice = decision.choice
+    view = next(view for view in situation.request.tasks if view.task == choice.task)
+    limits = (settings.trial_limit_seconds, view.remaining_seconds, view.deadline_in)
+    trial = Trial(
+        task_id=task.id,
+        candidate_id=situation.candidates[choice.task, choice.arm],
+        data_version_id=task.data_version_id,
+        state=TrialState.PLANNED,
+        attempt=0,
+        cost_seconds=0.0,
+        predicted_seconds=choice.predicted_cost,
+        reserved_seconds=min(limit for limit in limits if limit is not None),
+    )
+    session.add(trial)
+    session.flush()
+    decisions.record(session, trial, device, decision)
+    return trials.lease(session, trial, device, settings.lease_seconds)
+
+
+def _number(attempt: Attempt) -> tuple[int, int]:
+    return attempt.trial_id, attempt.number
+
+
+def _check_disk(settings: Settings) -> None:
+    settings.work_dir.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(settings.work_dir).free
+    if free < FREE_DISK_BYTES:
+        raise TemporaryError(
+            f"{settings.work_dir} has {free / 1e9:.1f} GB free; "
+            f"a trial is started with at least {FREE_DISK_BYTES / 1e9:.1f} GB"
+        )

@@ -1,0 +1,138 @@
+"""What the ledger's past says of the future: how long candidates take, and how good they tend to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from easeml_core.allocator import priors
+from easeml_core.allocator.cost import CostModel, CostObservation
+from easeml_core.allocator.types import Prior
+from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, Trial, TrialState
+from easeml_core.naming import CandidateName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The latest are the most alike; the fit's time grows with their number, and a decision waits for it.
+COST_OBSERVATIONS = 100
+HISTORY_ROWS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the work of a trial depends on, of one data version."""
+
+    shape: tuple[int, ...]
+    outputs: int
+    n_train: int
+    mean_length: float
+
+
+def sizes_of(facts: Mapping[str, Any]) -> Sizes:
+    """The sizes in a data version's facts."""
+    return Sizes(
+        tuple(int(size) for size in facts["shape"]),
+        int(facts["outputs"]),
+        int(facts["n_train"]),
+        float(facts.get("mean_length") or 1.0),
+    )
+
+
+@cache
+def work_of(candidate: str, sizes: Sizes) -> float:
+    """FLOPs of a whole trial of a candidate on such data."""
+    from easeml_core import catalog
+
+    return catalog.work(
+        CandidateName.parse(candidate).model,
+        shape=sizes.shape,
+        outputs=sizes.outputs,
+        n_train=sizes.n_train,
+        mean_length=sizes.mean_length,
+    )
+
+
+def device_kind(device: str) -> str:
+    """`gpu` for `gpu0`, `gpu1` …; `cpu` for anything else, as the trainer sees it."""
+    return "gpu" if device.startswith("gpu") else "cpu"
+
+
+def cost_model(session: Session) -> CostModel:
+    """The cost model fitted to the latest trials that ran to their end, of whatever task."""
+    facts = DataVersion.facts
+    rows = session.execute(
+        select(
+            Candidate.name,
+            Attempt.device,
+            Trial.cost_seconds,
+            facts["shape"],
+            facts["outputs"],
+            facts["mean_length"],
+            DataVersion.n_train,
+        )
+        .select_from(Trial)
+        .join(Candidate, Candidate.id == Trial.candidate_id)
+        .join(DataVersion, DataVersion.id == Trial.data_version_id)
+        .join(Attempt, (Attempt.trial_id == Trial.id) & (Attempt.number == Trial.attempt))
+        .where(Trial.state == TrialState.SUCCEEDED, Trial.cost_seconds > 0)
+        .order_by(Trial.ended_order.desc())
+        .limit(COST_OBSERVATIONS)
+    )
+    observations = []
+    for name, device, seconds, shape, outputs, mean_length, n_train in rows:
+        sizes = Sizes(tuple(shape), int(outputs), n_train, float(mean_length or 1.0))
+        observations.append(CostObservation(name, device_kind(device), work_of(name, sizes), seconds))
+    return CostModel.fit(observations)
+
+
+def prior_of(template: str, arms: Sequence[str], history: Sequence[priors.TaskHistory]) -> Prior:
+    """The prior over the arms of one template: catalogue facts, moved by what other tasks showed."""
+    from easeml_core import catalog
+
+    features = {}
+    for arm in arms:
+        candidate = CandidateName.parse(arm)
+        # One more feature: how strongly the normaliser bends; 0 for the identity.
+        bend = 0.0 if candidate.normaliser is None else 1.0 - min(max(candidate.normaliser, 0.0), 1.0)
+        features[arm] = (*catalog.features(candidate.model), bend)
+    return priors.build(template, arms, history, features)
+
+
+def histories(
+    session: Session, templates: Iterable[str], answers: Iterable[int]
+) -> dict[str, list[priors.TaskHistory]]:
+    """Best qualities per candidate of each data version, by template.
+
+    `answers` are data versions left out: their results are what the open tasks themselves have observed.
+    Earlier data versions of a task are history, not answers.
+    """
+    key = (Task.template, Task.tenant_id, Task.name, DataVersion.digest, Candidate.name)
+    query = (
+        select(*key, func.max(Trial.quality))
+        .select_from(Trial)
+        .join(Task, Task.id == Trial.task_id)
+        .join(Candidate, Candidate.id == Trial.candidate_id)
+        .join(DataVersion, DataVersion.id == Trial.data_version_id)
+        .where(
+            Trial.state == TrialState.SUCCEEDED,
+            Task.template.in_(list(templates)),
+            Trial.data_version_id.not_in(list(answers)),
+        )
+        .group_by(*key)
+        .order_by(func.max(Trial.ended_order).desc())
+        .limit(HISTORY_ROWS)
+    )
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for template, tenant, task, digest, candidate, quality in session.execute(query):
+        versions = found.setdefault(template, {})
+        versions.setdefault(f"{tenant}/{task}@{digest[:8]}", {})[candidate] = quality
+    return {
+        template: [priors.TaskHistory(name, qualities) for name, qualities in versions.items()]
+        for template, versions in found.items()
+    }

@@ -1,0 +1,105 @@
+"""Work orders, written from the ledger alone: after a kill the same order is written again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from easeml_core import naming
+from easeml_core.workorder import ORDER_FILE, WorkOrder
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from easeml_core.service.context import Service
+    from easeml_core.settings import Settings
+
+# A trainer that nobody waits for stops after so long; a restarted worker is back well before.
+LEASH_SECONDS = 10.0
+
+
+def write_order(service: Service, trial_id: int, attempt: int) -> Path:
+    """Write the order of an attempt into its folder, atomically; returns the file's path.
+
+    The content depends on nothing but the ledger and the settings, so writing it again is safe.
+    """
+    order = service.ledger.repeat(lambda session: build_order(session, service.settings, trial_id, attempt))
+    folder = naming.attempt_dir(service.settings.work_dir, trial_id, attempt)
+    folder.mkdir(parents=True, exist_ok=True)
+    Path(order.checkpoint_dir).mkdir(parents=True, exist_ok=True)
+    path = folder / ORDER_FILE
+    order.write(path)
+    return path
+
+
+def build_order(session: Session, settings: Settings, trial_id: int, number: int) -> WorkOrder:
+    """The order of one attempt. Its time limit is what the trial reserved, less what it has computed."""
+    from sqlalchemy import func, select
+
+    from easeml_core.catalog import MODELS
+    from easeml_core.ledger.lifecycle import SHORTEST_TRIAL_SECONDS
+    from easeml_core.ledger.models import Attempt, DecisionRecord, Trial
+    from easeml_core.ledger.tasks import task_name
+
+    trial = session.get_one(Trial, trial_id)
+    attempt = session.get_one(Attempt, (trial_id, number))
+    decision = session.scalars(
+        select(DecisionRecord).where(DecisionRecord.trial_id == trial_id).order_by(DecisionRecord.id).limit(1)
+    ).one()
+    spent = session.scalar(
+        select(func.coalesce(func.sum(Attempt.seconds), 0.0)).where(
+            Attempt.trial_id == trial_id, Attempt.number < number
+        )
+    )
+    name = task_name(trial.task)
+    candidate = naming.CandidateName.parse(trial.candidate.name)
+    facts = MODELS[candidate.model]
+    tags = {
+        "tenant": name.tenant,
+        "task": name.task,
+        "template": trial.task.template,
+        "candidate": trial.candidate.name,
+        "data_version": trial.data_version.digest,
+        "decision": str(decision.id),
+        "policy": decision.policy,
+        "device": attempt.device,
+        "trial": str(trial_id),
+        "attempt": str(number),
+    }
+    return WorkOrder(
+        trial_id=trial_id,
+        attempt=number,
+        tenant=name.tenant,
+        task=name.task,
+        template=trial.task.template,
+        candidate=trial.candidate.name,
+        version_dir=str(naming.version_dir(settings.versions_dir, name, trial.data_version.digest)),
+        version_digest=trial.data_version.digest,
+        objective=trial.task.objective,
+        device=attempt.device,
+        threads=threads_per_device(len(settings.devices)),
+        seed=trial_seed(settings.seed, trial_id),
+        search={key: list(values) for key, values in facts.search.items()},
+        max_epochs=max(facts.epochs, 1),
+        batch_size=max(facts.batch_size, 1),
+        limit_seconds=max(trial.reserved_seconds - float(spent or 0.0), SHORTEST_TRIAL_SECONDS),
+        leash_seconds=LEASH_SECONDS,
+        checkpoint_dir=str(naming.checkpoint_dir(settings.work_dir, trial_id)),
+        mlflow_url=settings.resolved_mlflow_url(),
+        experiment=name.experiment,
+        tags={f"easeml.{key}": value for key, value in tags.items()},
+        note=decision.reason,
+    )
+
+
+def threads_per_device(devices: int) -> int:
+    """This process's cores, shared out among the devices; at least 1."""
+    return max(len(os.sched_getaffinity(0)) // devices, 1)
+
+
+def trial_seed(seed: int, trial_id: int) -> int:
+    """A seed in [0, 2^31) of a trial's own: the same for all its attempts, so that a resume agrees."""
+    digest = hashlib.sha256(f"{seed}/{trial_id}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -1,0 +1,138 @@
+"""Builds the allocator's request from the ledger: everything a policy may know, in a handful of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from easeml_core.allocator.cost import CostModel
+from easeml_core.allocator.types import ActiveTrial, AllocationRequest, Arm, CompletedTrial, Ended, OpenTask
+from easeml_core.ledger import budgets, decisions
+from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, TaskState, Trial, TrialState
+from easeml_core.ledger.tasks import task_name
+from easeml_core.service import forecast
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The request, and the rows behind its names. `over` are tasks that no trial can be started for."""
+
+    request: AllocationRequest
+    tasks: Mapping[str, Task]
+    versions: Mapping[str, int]  # task → id of its current data version
+    candidates: Mapping[tuple[str, str], int]  # (task, arm) → candidate id
+    over: tuple[int, ...]
+
+
+def build_request(session: Session, device: str, seed: int) -> Situation:
+    """What a policy is asked when `device` is free. The caller holds the allocation lock."""
+    rows = session.execute(
+        select(Task, DataVersion)
+        .join(DataVersion, DataVersion.id == Task.data_version_id)
+        .where(Task.state == TaskState.OPEN)
+        .order_by(Task.id)
+    ).all()
+    tasks = {str(task_name(task)): task for task, _ in rows}
+    versions = {task.id: version for task, version in rows}
+    names = {task.id: name for name, task in tasks.items()}
+    budget = budgets.budgets_of(session, tasks.values())
+    since = decisions.decisions_since(session, names)
+    offered, ids = _candidates(session, names)
+    completed, active = _trials(session, names)
+    costs = forecast.cost_model(session)
+    kind = forecast.device_kind(device)
+    now = datetime.now(UTC)
+
+    open_tasks = []
+    over = []
+    for name, task in tasks.items():
+        tried = {trial.arm for trial in completed[task.id]} | {trial.arm for trial in active[task.id]}
+        view = OpenTask(
+            task=name,
+            tenant=task.tenant_id,
+            template=task.template,
+            arms=_arms(sorted(offered[task.id] | tried), costs, kind, versions[task.id]),
+            completed=tuple(completed[task.id]),
+            active=tuple(active[task.id]),
+            weight=task.weight,
+            remaining_trials=budget[task.id].remaining_trials,
+            remaining_seconds=budget[task.id].remaining_seconds,
+            deadline_in=None if task.deadline is None else (task.deadline - now).total_seconds(),
+            since=since[task.id],
+            opened=task.id,
+        )
+        goal = task.stop_quality is not None and view.best >= task.stop_quality
+        if goal or not view.eligible():
+            over.append(task.id)
+        if not goal:
+            open_tasks.append(view)
+
+    arms_of: dict[str, set[str]] = defaultdict(set)
+    for view in open_tasks:
+        arms_of[view.template] |= {arm.name for arm in view.arms}
+    history = forecast.histories(session, arms_of, [version.id for version in versions.values()])
+    request = AllocationRequest(
+        device=device,
+        tasks=tuple(open_tasks),
+        priors={
+            template: forecast.prior_of(template, sorted(arms), history.get(template, []))
+            for template, arms in arms_of.items()
+            if arms
+        },
+        seed=seed,
+        step=decisions.count(session),
+        memory=decisions.last_memory(session),
+    )
+    current = {name: versions[task.id].id for name, task in tasks.items()}
+    return Situation(request, tasks, current, ids, tuple(over))
+
+
+def _arms(names: list[str], costs: CostModel, kind: str, version: DataVersion) -> tuple[Arm, ...]:
+    sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
+    return tuple(Arm(name, costs.predict(name, kind, forecast.work_of(name, sizes))) for name in names)
+
+
+def _candidates(
+    session: Session, names: Mapping[int, str]
+) -> tuple[dict[int, set[str]], dict[tuple[str, str], int]]:
+    offered: dict[int, set[str]] = defaultdict(set)
+    ids: dict[tuple[str, str], int] = {}
+    for candidate in session.scalars(select(Candidate).where(Candidate.task_id.in_(names))):
+        ids[names[candidate.task_id], candidate.name] = candidate.id
+        if candidate.offered:
+            offered[candidate.task_id].add(candidate.name)
+    return offered, ids
+
+
+def _trials(
+    session: Session, names: Mapping[int, str]
+) -> tuple[dict[int, list[CompletedTrial]], dict[int, list[ActiveTrial]]]:
+    """Completed and active trials of each task's current data version."""
+    completed: dict[int, list[CompletedTrial]] = defaultdict(list)
+    active: dict[int, list[ActiveTrial]] = defaultdict(list)
+    rows = session.execute(
+        select(Trial, Candidate.name, Attempt.device, Attempt.started_at)
+        .join(Task, (Task.id == Trial.task_id) & (Task.data_version_id == Trial.data_version_id))
+        .join(Candidate, Candidate.id == Trial.candidate_id)
+        .join(Attempt, (Attempt.trial_id == Trial.id) & (Attempt.number == Trial.attempt))
+        .where(Trial.task_id.in_(names), Trial.state != TrialState.CANCELLED)
+        .order_by(Trial.ended_order, Trial.id)
+    )
+    now = datetime.now(UTC)
+    for trial, arm, device, started in rows:
+        state = TrialState(trial.state)
+        if state.live:
+            elapsed = max((now - started).total_seconds(), 0.0)
+            active[trial.task_id].append(ActiveTrial(arm, device, trial.predicted_seconds, elapsed))
+        else:
+            completed[trial.task_id].append(
+                CompletedTrial(
+                    arm, Ended(trial.state), trial.quality, trial.cost_seconds, trial.ended_order or 0
+                )
+            )
+    return completed, active
