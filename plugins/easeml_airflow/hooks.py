@@ -24,6 +24,7 @@ RENEW_SECONDS = 5.0
 # Between `limit_seconds`, which counts computing and which the trainer keeps itself, and the wall clock
 # at which we end it: start-up, reading data, logging the model.
 GRACE_SECONDS = 60.0
+STOP_GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL: time for a checkpoint
 # Airflow gives `on_kill` five seconds before it kills the task process itself.
 KILL_GRACE_SECONDS = 3.0
 # A result is there but the process is not gone (a library hangs at exit).
@@ -34,18 +35,15 @@ MAX_LOG_BYTES = 8 * 1024**2  # of one attempt copied into Airflow's task log
 class TrainerHook(BaseHook):
     """Starts, watches and ends the trainer of one assignment.
 
-    `grace` is the wall-clock time in seconds, beyond the order's limit, after which a trainer that does not
-    end itself is ended. The hook keeps nothing on disk: a second hook on the same assignment finds the
-    same trainer.
+    The hook keeps nothing on disk: a second hook on the same assignment finds the same trainer.
     """
 
-    def __init__(self, service: Service, assignment: Assignment, *, grace: float = GRACE_SECONDS) -> None:
+    def __init__(self, service: Service, assignment: Assignment) -> None:
         super().__init__()
         from easeml_core.workorder import WorkOrder
 
         self.service = service
         self.assignment = assignment
-        self.grace = grace
         self.stopped: Stop | None = None
         self.folder = Path(assignment.order_path).parent
         self.order = WorkOrder.read(Path(assignment.order_path))
@@ -77,7 +75,7 @@ class TrainerHook(BaseHook):
         Holds the leash and the lease meanwhile. Any exception (say, a broken task log) leaves the trainer
         running, for the next try of the task to attach to, or for its leash to end.
         """
-        from easeml_core.service import trainer
+        from easeml_core.service import processes, trainer
         from easeml_core.workorder import RESULT_FILE
 
         self._ref = ref
@@ -93,6 +91,7 @@ class TrainerHook(BaseHook):
                 gone = trainer.wait(ref, LOOK_SECONDS)
                 self.stream_log(last=gone)
                 if gone:
+                    processes.end_session(ref.pid, ref.started, 0.0)  # what it may have left behind
                     return self.stopped
                 # `self.stopped` again: Airflow's signal may come before there is a trainer to end.
                 if reason := self.stopped or keeper.verdict or self._past_deadline(ref):
@@ -103,20 +102,25 @@ class TrainerHook(BaseHook):
                         self.log.warning("the trainer left its result but does not end; ending it")
                         trainer.stop(ref, grace=0.0)
 
-    def stop(self, reason: Stop, *, grace: float = 5.0) -> None:
-        """End the trainer and all that it started: SIGTERM, `grace` seconds, SIGKILL. Idempotent.
+    def stop(self, reason: Stop, *, grace: float | None = None) -> None:
+        """End the trainer and all that it started: SIGTERM, `grace` seconds (5), SIGKILL. Idempotent.
 
-        Safe in a signal handler, and before `start` returned: then the trainer is looked for on disk.
+        Safe in a signal handler, and before `start` returned: then the trainer is looked for on disk. Of one
+        that has ended already only leftovers are ended: how it ended stays its own.
         """
-        from easeml_core.service import trainer
+        from easeml_core.service import processes, trainer
         from easeml_core.workorder import Outcome
 
         self.stopped = self.stopped or reason
         ref = self._ref or self._find()
         if ref is None:
             return
+        if not trainer.is_running(ref):
+            processes.end_session(ref.pid, ref.started, 0.0)
+            return
         outcome = Outcome.DEADLINE if reason is Stop.DEADLINE else Outcome.INTERRUPTED
         self.log.warning("ending trainer %d: %s", ref.pid, _WHY[reason])
+        grace = STOP_GRACE_SECONDS if grace is None else grace
         trainer.stop(ref, grace, outcome=outcome, reason=_WHY[reason])
 
     def stream_log(self, *, last: bool = False) -> None:
@@ -153,7 +157,7 @@ class TrainerHook(BaseHook):
         return trainer.TrainerRef(known["pid"], known["started"], str(self.folder)) if known else None
 
     def _past_deadline(self, ref: TrainerRef) -> Stop | None:
-        late = time.time() - ref.started > self.order.limit_seconds + self.grace
+        late = time.time() - ref.started > self.order.limit_seconds + GRACE_SECONDS
         return Stop.DEADLINE if late else None
 
 

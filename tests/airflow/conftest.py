@@ -41,6 +41,7 @@ sql_alchemy_conn = sqlite:///{home / "airflow.db"}
 
 _import_airflow()
 
+from tests.airflow.rows import lease_trial  # noqa: E402
 from tests.airflow.standby import ScriptedStandby  # noqa: E402
 
 
@@ -60,3 +61,46 @@ def standby(settings) -> Iterator[ScriptedStandby]:
     """Answers at the standby's socket and starts real, scripted trainers."""
     with ScriptedStandby(settings.run_dir) as standby:
         yield standby
+
+
+@pytest.fixture
+def assignment(service, settings, status_calls) -> dict[str, object]:
+    """A leased first attempt of a trial, as the decide step hands it on."""
+    return lease_trial(service, settings)
+
+
+@pytest.fixture
+def quick_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases are renewed, and cancellation is noticed, twenty times a second."""
+    monkeypatch.setattr("easeml_airflow.hooks.RENEW_SECONDS", 0.05)
+
+
+@pytest.fixture
+def status_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Ids of the tasks whose status was written."""
+    import sys
+    import types
+
+    calls = []
+    m = types.ModuleType("easeml_core.service.status")
+    m.write_status = lambda service, task_id: calls.append(task_id)
+    monkeypatch.setitem(sys.modules, "easeml_core.service.status", m)
+    import easeml_core.service
+
+    monkeypatch.setattr(easeml_core.service, "status", m, raising=False)
+    try:
+        import easeml_core.service.decide
+    except ImportError:
+        from dataclasses import dataclass
+
+        @dataclass
+        class Assignment:
+            trial_id: int
+            attempt: int
+            order_path: str
+
+        m = types.ModuleType("easeml_core.service.decide")
+        m.Assignment = Assignment
+        monkeypatch.setitem(sys.modules, "easeml_core.service.decide", m)
+        monkeypatch.setattr(easeml_core.service, "decide", m, raising=False)
+    return calls

@@ -114,3 +114,11 @@ def until(condition, seconds: float = 20.0):
         assert time.monotonic() < deadline, f"did not come true within {seconds:g} s"
         time.sleep(0.01)
     return value
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie that nobody reaps does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
