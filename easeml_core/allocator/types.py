@@ -76,6 +76,7 @@ class ActiveTrial:
 class OpenTask:
     """One task that wants training. `weight` is its share in the global objective.
 
+    `task` is unique among the tasks of a request; written `tenant/task` it reads best in reasons.
     `arms` are all candidates of the task's program, tried or not. `remaining_trials` and
     `remaining_seconds` are what the budget still allows with running work already taken off; None means
     no limit. `deadline_in` is seconds from now. `since` counts decisions since this task was last served.
@@ -136,13 +137,21 @@ class Prior:
         k = len(self.arms)
         if self.mean.shape != (k,) or self.covariance.shape != (k, k):
             raise ValueError(f"prior over {k} arms has shapes {self.mean.shape}, {self.covariance.shape}")
+        if len(set(self.arms)) != k:
+            raise ValueError("a prior lists an arm twice")
         if not (np.isfinite(self.mean).all() and np.isfinite(self.covariance).all()):
             raise ValueError("a prior must be finite")
+        if not (math.isfinite(self.noise) and self.noise >= 0):
+            raise ValueError(f"noise must be finite and not negative; got {self.noise}")
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationRequest:
-    """All that a policy may know for one decision. `memory` is what its last decision asked to keep."""
+    """All that a policy may know for one decision.
+
+    `memory` is that of the last `Decision`, whichever policy made it and for whichever device; it is `{}`
+    before the first.
+    """
 
     device: str
     tasks: tuple[OpenTask, ...]
@@ -151,10 +160,20 @@ class AllocationRequest:
     step: int = 0  # decisions taken so far, over all tasks
     memory: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        names = [task.task for task in self.tasks]
+        if len(set(names)) != len(names):
+            raise ValueError("a task is listed twice in the request")
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One arm as the policy saw it: a runner-up, or the choice itself."""
+    """One arm as the policy saw it: a runner-up, or the choice itself.
+
+    `score` is what the policy's model rule compared (for GP-UCB: its upper confidence bound, which may
+    exceed 1). `expected_quality` and `deviation` are what the policy believed about the arm's quality,
+    given all that had ended; `predicted_cost` is in seconds.
+    """
 
     task: str
     arm: str
@@ -169,7 +188,9 @@ class Decision:
     """Which task's which arm to train next, and why.
 
     `reason` is one or two sentences for people, with the numbers that decided. `memory` is JSON-ready and
-    comes back in the next request. `fallbacks` lists the policies that failed before this one answered.
+    comes back in the next request; a policy keeps what is its own under its own key and hands the other
+    keys on, so that falling back for one decision makes no policy forget. `fallbacks` lists the policies
+    that failed before this one answered, each with what was wrong.
     """
 
     policy: str
@@ -191,7 +212,10 @@ class Nothing:
 class Policy(Protocol):
     """Decides what a free device trains next. Pure: it changes neither the request nor itself."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What the policy is called in settings and decisions."""
+        ...
 
     def choose(self, request: AllocationRequest) -> Decision | Nothing:
         """Decide, or raise `FallbackError` where the request is beyond this policy."""

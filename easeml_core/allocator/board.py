@@ -1,0 +1,154 @@
+"""All open tasks as the rules of one decision see them: what was played, and what is believed of each.
+
+Three things are settled here, once, for every policy:
+
+* **Failures.** A failed, diverged or lost trial was charged and is a play. Its observation is a poor value:
+  the lowest of what the task observed and of its arm's prior mean less two deviations (never below 0). A
+  flat 0 would be many deviations out and would drag down every arm that is like it.
+* **Running trials** on other devices are plays whose value is not known yet: they are conditioned on at
+  their expected value (`gp.path`), after all that ended.
+* **Arms without a prior** (a candidate new to its template, or a template without any prior) get the
+  average of the others, or a wide neutral belief, independent of all others.
+
+Tasks are in order of arrival and arms in order of their names, whatever order the request had, so that
+permuting a request cannot change a decision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_core.allocator import gp
+from easeml_core.allocator.types import AllocationRequest, Array, Ended, OpenTask, Prior
+
+FAILURE_DEVIATIONS = 2.0
+# What is believed of an arm that nobody knows anything about: 95 % between 0.2 and 1.
+NEUTRAL_MEAN, NEUTRAL_DEVIATION, NEUTRAL_NOISE = 0.6, 0.2, 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class TaskView:
+    """One task. K is the number of its arms; t that of its plays (ended ones by their end, then running).
+
+    `names` has K entries, in order; `costs` `(K,)` in seconds, infinite for an arm that was played and is
+    no longer offered; `open` `(K,)` marks what may be started now. `played` are the arms of the plays, as
+    positions in `names`, and `values` their observations, None for a running one.
+    """
+
+    task: OpenTask
+    names: tuple[str, ...]
+    costs: Array
+    open: npt.NDArray[np.bool_]
+    played: tuple[int, ...]
+    values: tuple[float | None, ...]
+    mean: Array  # prior, (K,)
+    covariance: Array  # prior, (K, K)
+    noise: float
+
+    @property
+    def plays(self) -> int:
+        """Trials so far: ended in any way, or running."""
+        return len(self.played)
+
+    @cached_property
+    def path(self) -> tuple[gp.Posterior, ...]:
+        """The t + 1 posteriors before each play and after the last. Raises `FallbackError`."""
+        return gp.path(self.mean, self.covariance, self.noise, self.played, self.values)
+
+    @property
+    def posterior(self) -> gp.Posterior:
+        """What is believed now, running trials included."""
+        return self.path[-1]
+
+    @cached_property
+    def observed(self) -> tuple[float, ...]:
+        """Observation of each play; that of a running one is its expected value."""
+        return tuple(
+            float(before.mean[arm]) if value is None else value
+            for before, arm, value in zip(self.path, self.played, self.values, strict=False)
+        )
+
+    @property
+    def incumbent(self) -> float:
+        """Best observation that has come, 0 before any. Where every trial failed it is the best of their
+        poor values, not 0: a task that always fails must not look like the one with most to gain."""
+        return max((value for value in self.values if value is not None), default=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """All tasks of a request. `servable` are those with an arm that may be started now."""
+
+    request: AllocationRequest
+    views: tuple[TaskView, ...]
+
+    @classmethod
+    def of(cls, request: AllocationRequest) -> Board:
+        """Look at every task of `request`."""
+        tasks = sorted(request.tasks, key=lambda task: (task.opened, task.task))
+        return cls(request, tuple(_view(task, request.priors) for task in tasks))
+
+    @cached_property
+    def servable(self) -> tuple[TaskView, ...]:
+        """The tasks that could use the device, in order of arrival."""
+        return tuple(view for view in self.views if view.open.any())
+
+    @cached_property
+    def highest_cost(self) -> float:
+        """c*, in seconds, over all arms that are offered to any task."""
+        return max(arm.predicted_cost for view in self.views for arm in view.task.arms)
+
+    @cached_property
+    def most_arms(self) -> int:
+        """K*, the most arms of any task."""
+        return max(len(view.task.arms) for view in self.views)
+
+
+def _view(task: OpenTask, priors: Mapping[str, Prior]) -> TaskView:
+    ended = sorted(task.completed, key=lambda trial: (trial.order, trial.arm))
+    running = sorted(task.active, key=lambda trial: (trial.arm, trial.device))
+    costs = {arm.name: arm.predicted_cost for arm in task.arms}
+    plays = [trial.arm for trial in ended] + [trial.arm for trial in running]
+    names = tuple(sorted({*costs, *plays}))
+    position = {name: index for index, name in enumerate(names)}
+    mean, covariance, noise = _belief(names, priors.get(task.template))
+    open_arms = {arm.name for arm in task.eligible()}
+    lowest = min((trial.quality for trial in ended if trial.quality is not None), default=1.0)
+    values: list[float | None] = []
+    for trial in ended:
+        arm = position[trial.arm]
+        poor = float(mean[arm]) - FAILURE_DEVIATIONS * math.sqrt(max(float(covariance[arm, arm]), 0.0))
+        succeeded = trial.ended is Ended.SUCCEEDED
+        values.append(trial.quality if succeeded else max(0.0, min(lowest, poor)))
+    return TaskView(
+        task=task,
+        names=names,
+        costs=np.array([costs.get(name, math.inf) for name in names]),
+        open=np.array([name in open_arms for name in names], dtype=np.bool_),
+        played=tuple(position[arm] for arm in plays),
+        values=(*values, *(None for _ in running)),
+        mean=mean,
+        covariance=covariance,
+        noise=noise,
+    )
+
+
+def _belief(names: tuple[str, ...], prior: Prior | None) -> tuple[Array, Array, float]:
+    """Prior mean `(K,)` and covariance `(K, K)` of `names`, and the noise variance."""
+    known = {} if prior is None else {name: index for index, name in enumerate(prior.arms)}
+    if prior is None or not known:
+        k = len(names)
+        return np.full(k, NEUTRAL_MEAN), np.eye(k) * NEUTRAL_DEVIATION**2, NEUTRAL_NOISE
+    rows = [index for index, name in enumerate(names) if name in known]
+    there = [known[names[index]] for index in rows]
+    mean = np.full(len(names), float(prior.mean.mean()))
+    covariance = np.eye(len(names)) * float(np.diagonal(prior.covariance).mean())
+    mean[rows] = prior.mean[there]
+    covariance[np.ix_(rows, rows)] = prior.covariance[np.ix_(there, there)]
+    return mean, covariance, prior.noise

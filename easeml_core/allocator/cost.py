@@ -1,0 +1,151 @@
+"""How long a trial will take: from its work in FLOPs to seconds, corrected by what trials really took.
+
+    seconds = overhead + work * slowness,     log slowness = device + arm + own
+
+`device` is the level of a device kind; `arm` how much slower than that one arm is everywhere (FLOPs say
+little about small kernels, data loading or scikit-learn); `own` what is special to the arm on that kind.
+They are random effects about the defaults, with the deviations below, so their most likely values (the
+"best linear unbiased prediction", Robinson 1991) are one ridge regression: a first trial corrects its own
+arm by most of what it was off, the other arms of the device by a large part, and with more trials each arm
+comes to stand for itself.
+
+An outlier (a busy machine, a swapped-out process) counts less the further it is from the median of its arm
+on its device, beyond HUBER. `overhead` is the same for all trials of a kind (start, data, logging): the
+value, of a fixed grid about OVERHEAD, that explains the trials best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from easeml_core.allocator.types import Array
+
+# FLOP per second that training reaches, far below the peak: small batches, one or two CPU threads.
+DEFAULT_THROUGHPUT: Mapping[str, float] = MappingProxyType({"cpu": 5e9, "gpu": 2e12})
+OVERHEAD = 1.0  # seconds
+# Deviations in log units: how far the defaults may be off, and how much trials of one arm differ.
+DEVICE_DEVIATION, ARM_DEVIATION, OWN_DEVIATION, TRIAL_DEVIATION = 2.0, 1.0, 0.5, 0.4
+OVERHEAD_DEVIATION = 1.0
+HUBER = 0.7  # log units: a factor of 2
+SHORTEST, LONGEST = 0.05, 1e7  # seconds; what a prediction can be
+_GRID: tuple[float, ...] = tuple(OVERHEAD * 2.0 ** (step / 2) for step in range(-8, 9))
+
+
+@dataclass(frozen=True, slots=True)
+class CostObservation:
+    """One trial that ran to its end: `work` in FLOPs, `seconds` of compute time, both positive."""
+
+    arm: str
+    device_kind: str
+    work: float
+    seconds: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("work", self.work), ("seconds", self.seconds)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} of {self.arm} must be finite and positive; got {value}")
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Predicts seconds. `CostModel()` knows the defaults only; `fit` learns from trials.
+
+    `overhead` is in seconds by device kind; `device`, `arm` and `own` (by arm and kind) are corrections of
+    the default, in log units of seconds per FLOP.
+    """
+
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    device: Mapping[str, float] = field(default_factory=dict)
+    arm: Mapping[str, float] = field(default_factory=dict)
+    own: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, observations: Sequence[CostObservation]) -> CostModel:
+        """Learn from trials of any arms on any device kinds; the order of trials does not matter."""
+        ordered = sorted(observations, key=lambda o: (o.device_kind, o.arm, o.work, o.seconds))
+        kinds = sorted({trial.device_kind for trial in ordered})
+        overhead = {
+            kind: _overhead(kind, [trial for trial in ordered if trial.device_kind == kind]) for kind in kinds
+        }
+        return _effects(ordered, overhead)
+
+    def predict(self, arm: str, device_kind: str, work: float) -> float:
+        """Seconds that `arm` will take for `work` FLOPs on `device_kind`; finite and positive.
+
+        Raises ValueError where work is not finite or not positive.
+        """
+        if not (math.isfinite(work) and work > 0):
+            raise ValueError(f"work of {arm} must be finite and positive; got {work}")
+        slowness = (
+            _default(device_kind)
+            + self.device.get(device_kind, 0.0)
+            + self.arm.get(arm, 0.0)
+            + self.own.get((arm, device_kind), 0.0)
+        )
+        computing = math.exp(min(math.log(work) + slowness, math.log(LONGEST)))
+        return min(max(self.overhead.get(device_kind, OVERHEAD) + computing, SHORTEST), LONGEST)
+
+
+def _default(device_kind: str) -> float:
+    return -math.log(DEFAULT_THROUGHPUT.get(device_kind, DEFAULT_THROUGHPUT["cpu"]))
+
+
+def _correction(trial: CostObservation, overhead: float) -> float:
+    """Log slowness of a trial beyond the default."""
+    # A trial as short as the overhead still computed something: never less than a tenth of its time.
+    computing = max(trial.seconds - overhead, 0.1 * trial.seconds)
+    return math.log(computing / trial.work) - _default(trial.device_kind)
+
+
+def _effects(trials: Sequence[CostObservation], overhead: Mapping[str, float]) -> CostModel:
+    """The most likely effects given the overheads: (X'WX + ridge) effects = X'W corrections."""
+    if not trials:
+        return CostModel()
+    kinds = sorted({trial.device_kind for trial in trials})
+    arms = sorted({trial.arm for trial in trials})
+    pairs = sorted({(trial.arm, trial.device_kind) for trial in trials})
+    corrections = np.array([_correction(trial, overhead[trial.device_kind]) for trial in trials])
+    pair_of = np.array([pairs.index((trial.arm, trial.device_kind)) for trial in trials])
+    design = np.zeros((len(trials), len(kinds) + len(arms) + len(pairs)))
+    rows = np.arange(len(trials))
+    design[rows, [kinds.index(trial.device_kind) for trial in trials]] = 1
+    design[rows, [len(kinds) + arms.index(trial.arm) for trial in trials]] = 1
+    design[rows, len(kinds) + len(arms) + pair_of] = 1
+    deviations = np.repeat(
+        [DEVICE_DEVIATION, ARM_DEVIATION, OWN_DEVIATION], [len(kinds), len(arms), len(pairs)]
+    )
+    weighted = design * _weights(corrections, pair_of)[:, None]
+    ridge = np.diag((TRIAL_DEVIATION / deviations) ** 2)
+    effects = [float(e) for e in np.linalg.solve(weighted.T @ design + ridge, weighted.T @ corrections)]
+    return CostModel(
+        overhead=dict(overhead),
+        device=dict(zip(kinds, effects, strict=False)),
+        arm=dict(zip(arms, effects[len(kinds) :], strict=False)),
+        own=dict(zip(pairs, effects[len(kinds) + len(arms) :], strict=True)),
+    )
+
+
+def _weights(corrections: Array, group: np.typing.NDArray[np.int64]) -> Array:
+    """Huber's weight of each trial, shape `(N,)`, by its distance from the median of its group."""
+    middle = np.array([np.median(corrections[group == index]) for index in range(int(group.max()) + 1)])
+    weights: Array = HUBER / np.maximum(np.abs(corrections - middle[group]), HUBER)
+    return weights
+
+
+def _overhead(kind: str, trials: Sequence[CostObservation]) -> float:
+    """The overhead of one device kind with the least Huber loss of its log residuals."""
+
+    def loss(overhead: float) -> float:
+        model = _effects(trials, {kind: overhead})
+        total: float = 0.5 * (TRIAL_DEVIATION * math.log(overhead / OVERHEAD) / OVERHEAD_DEVIATION) ** 2
+        for trial in trials:
+            off = abs(math.log(trial.seconds / model.predict(trial.arm, kind, trial.work)))
+            total += 0.5 * off * off if off <= HUBER else HUBER * (off - 0.5 * HUBER)
+        return total
+
+    return min(_GRID, key=loss)

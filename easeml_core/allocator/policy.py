@@ -1,0 +1,128 @@
+"""A policy put together from the two seams, which tenant and which model, and the registry of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from easeml_core.allocator.board import Board, TaskView
+from easeml_core.allocator.hybrid import Hybrid
+from easeml_core.allocator.models import Cheapest, GpUcb, ModelRule, favourite, ranked
+from easeml_core.allocator.tenants import Fcfs, Greedy, Random, RoundRobin, TenantRule
+from easeml_core.allocator.types import AllocationRequest, Decision, Nothing, OpenTask, Policy, Scored
+from easeml_core.errors import OperatorError
+
+RUNNERS_UP = 5
+
+TENANT_RULES: Mapping[str, Callable[[], TenantRule]] = {
+    "fcfs": Fcfs,
+    "random": Random,
+    "round_robin": RoundRobin,
+    "greedy": Greedy,
+    "hybrid": Hybrid,
+}
+MODEL_RULES: Mapping[str, Callable[[], ModelRule]] = {
+    "gp_ucb": GpUcb,
+    "gp_ucb_oblivious": lambda: GpUcb(cost_aware=False),
+    "cheapest": Cheapest,
+}
+DEFAULT_MODEL_RULE = "gp_ucb"
+
+
+@dataclass(frozen=True)
+class Paired:
+    """First which tenant, then which of its models. Pure, as every `Policy`."""
+
+    tenants: TenantRule
+    models: ModelRule
+
+    @property
+    def name(self) -> str:
+        """`hybrid`, or `hybrid+cheapest` with a model rule that is not the default."""
+        rule = self.models.name
+        return self.tenants.name if rule == DEFAULT_MODEL_RULE else f"{self.tenants.name}+{rule}"
+
+    def choose(self, request: AllocationRequest) -> Decision | Nothing:
+        """Decide; raises `FallbackError` where a posterior cannot be computed."""
+        board = Board.of(request)
+        if not board.servable:
+            return Nothing(why_nothing(request.tasks))
+        pick = self.tenants.pick(board)
+        scores = self.models.scores(pick.view, board)
+        arm = favourite(pick.view, scores)
+        memory = dict(request.memory)
+        if pick.memory is not None:
+            memory[self.tenants.name] = dict(pick.memory)
+        return Decision(
+            policy=self.name,
+            choice=self._scored(pick.view, arm, float(scores[arm])),
+            reason=f"{pick.why}; {self.models.why(pick.view, arm, float(scores[arm]))}.",
+            runners_up=self._runners_up(board, pick.view, pick.others),
+            memory=memory,
+        )
+
+    def _runners_up(self, board: Board, served: TaskView, others: Sequence[TaskView]) -> tuple[Scored, ...]:
+        """The next arm of the same task, the favourites of the next tasks, then what else there is."""
+        own = self._best(served, board)[1:]
+        rest = [self._best(view, board) for view in others[:RUNNERS_UP]]
+        firsts, more = [best[0] for best in rest], [scored for best in rest for scored in best[1:]]
+        return (*own[:1], *firsts, *own[1:], *more)[:RUNNERS_UP]
+
+    def _best(self, view: TaskView, board: Board) -> list[Scored]:
+        scores = self.models.scores(view, board)
+        return [self._scored(view, arm, float(scores[arm])) for arm in ranked(view, scores)]
+
+    def _scored(self, view: TaskView, arm: int, score: float) -> Scored:
+        mean, deviation = self.models.belief(view)
+        return Scored(
+            task=view.task.task,
+            arm=view.names[arm],
+            score=score,
+            expected_quality=float(mean[arm]),
+            deviation=float(deviation[arm]),
+            predicted_cost=float(view.costs[arm]),
+        )
+
+
+def make_policy(name: str) -> Policy:
+    """The policy called `name`: a tenant rule, or `<tenant rule>+<model rule>`.
+
+    Raises `OperatorError` naming what there is.
+    """
+    tenant_rule, _, model_rule = name.partition("+")
+    try:
+        return Paired(TENANT_RULES[tenant_rule](), MODEL_RULES[model_rule or DEFAULT_MODEL_RULE]())
+    except KeyError:
+        raise OperatorError(
+            f"no policy is called {name!r}; there are {', '.join(TENANT_RULES)}, each also with "
+            f"a model rule after a +: {', '.join(MODEL_RULES)}"
+        ) from None
+
+
+def why_nothing(tasks: Sequence[OpenTask]) -> str:
+    """Why none of `tasks`, none of which has an eligible arm, can use a device; counts each cause."""
+    if not tasks:
+        return "no task is open"
+    causes: dict[str, int] = {}
+    for task in tasks:
+        cause = _cause(task)
+        causes[cause] = causes.get(cause, 0) + 1
+    parts = [f"{number} × {cause}" if len(tasks) > 1 else cause for cause, number in causes.items()]
+    return f"nothing to start among {len(tasks)} open task(s): {'; '.join(parts)}"
+
+
+def _cause(task: OpenTask) -> str:
+    if not task.arms:
+        return "no candidates"
+    if task.remaining_trials is not None and task.remaining_trials < 1:
+        return "budget of trials used up or reserved by running ones"
+    ended, running = {trial.arm for trial in task.completed}, {trial.arm for trial in task.active}
+    left = [arm for arm in task.arms if arm.name not in ended | running]
+    if not left:
+        return "every other candidate tried, the last ones running" if running else "every candidate tried"
+    cheapest = min(arm.predicted_cost for arm in left)
+    if task.remaining_seconds is not None and cheapest > task.remaining_seconds:
+        return (
+            f"cheapest candidate left needs {cheapest:.0f} s, the budget has {task.remaining_seconds:.0f} s"
+        )
+    return f"cheapest candidate left needs {cheapest:.0f} s, the deadline is in {task.deadline_in or 0:.0f} s"
