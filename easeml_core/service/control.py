@@ -30,7 +30,11 @@ def apply(service: Service, name: TaskName, wanted: str) -> TaskState:
     """
     if wanted not in WANTED:
         raise TenantError(
-            [Problem(CONTROL_FILE, f"state must be one of {', '.join(WANTED)}; got {wanted!r}", field="state")]
+            [
+                Problem(
+                    CONTROL_FILE, f"state must be one of {', '.join(WANTED)}; got {wanted!r}", field="state"
+                )
+            ]
         )
     return service.ledger.repeat(lambda session: _apply(session, name, wanted))
 

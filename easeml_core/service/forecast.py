@@ -131,7 +131,7 @@ def histories(
     found: dict[str, dict[str, dict[str, float]]] = {}
     for template, tenant, task, digest, candidate, quality in session.execute(query):
         versions = found.setdefault(template, {})
-        versions.setdefault(f"{tenant}/{task}@{digest[:8]}", {})[candidate] = quality
+        versions.setdefault(f"{tenant}/{task}@{digest[:8]}", {})[candidate] = float(quality or 0.0)
     return {
         template: [priors.TaskHistory(name, qualities) for name, qualities in versions.items()]
         for template, versions in found.items()

@@ -1,0 +1,180 @@
+"""What keeps the service true when something died: gives up expired leases, repeats what was missed, tidies.
+
+Each step works on its own: one that fails is reported and the others still run.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from easeml_core import naming
+from easeml_core.service import settle
+
+if TYPE_CHECKING:
+    from easeml_core.service.context import Service
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep did; `problems` are the steps that failed, in words."""
+
+    expired_leases: int = 0
+    closed_tasks: list[str] = field(default_factory=list)
+    promoted: list[str] = field(default_factory=list)
+    closed_runs: int = 0
+    freed_folders: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def sweep(service: Service) -> SweepReport:
+    """Do everything once; safe to repeat, to kill, and to run beside the devices."""
+    report = SweepReport()
+
+    def step(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return work(service, *arguments)
+        except Exception as error:  # a server that is away must not keep the other steps from running
+            log.warning("%s failed", name, exc_info=True)
+            report.problems.append(f"{name}: {type(error).__name__}: {error}")
+
+    report.expired_leases = step("expired leases", settle.expire) or 0
+    report.closed_tasks = step("tasks that are over", _close_tasks) or []
+    for task_id, name in step("promotions that are due", _promotions_due) or []:
+        if step(f"promotion of {name}", _promote, task_id) is not None:
+            report.promoted.append(name)
+    report.closed_runs = step("MLflow runs", _close_runs) or 0
+    report.freed_folders = step("work folders", free_folders) or 0
+    for task_id, name in step("tasks", _tasks) or []:
+        step(f"status of {name}", _write_status, task_id)
+    return report
+
+
+def free_folders(service: Service) -> int:
+    """Drop checkpoints and other folders of trials that have ended; their orders, logs and results stay.
+
+    Returns how many folders went.
+    """
+    from sqlalchemy import select
+
+    from easeml_core.ledger.budgets import LIVE
+    from easeml_core.ledger.models import Trial
+
+    work = service.settings.work_dir
+    # Folders first: a trial that starts after the query has no folder among these.
+    folders = [(path, trial_id) for path in work.glob("trial-*") for trial_id in _trial_id(path)]
+    query = select(Trial.id).where(Trial.state.in_(LIVE))
+    live = set(service.ledger.repeat(lambda session: session.scalars(query).all()))
+    freed = 0
+    for folder, trial_id in folders:
+        if trial_id in live:
+            continue
+        attempts = [path for path in folder.glob("attempt-*") if path.is_dir()]
+        inside = [path for attempt in attempts for path in attempt.iterdir() if path.is_dir()]
+        for path in (naming.checkpoint_dir(work, trial_id), *inside):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+                freed += 1
+    return freed
+
+
+def _trial_id(path: Path) -> list[int]:
+    digits = path.name.removeprefix("trial-")
+    return [int(digits)] if digits.isdigit() else []
+
+
+class _LiveAttempts(Collection[tuple[int, int]]):
+    """The attempts that hold a lease *when asked*: a run begun after the sweep did is never an orphan."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def _read(self) -> list[tuple[int, int]]:
+        from sqlalchemy import select
+
+        from easeml_core.ledger.models import Lease
+
+        query = select(Lease.trial_id, Lease.attempt)
+        rows = self._service.ledger.repeat(lambda session: session.execute(query).all())
+        return [(trial_id, attempt) for trial_id, attempt in rows]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._read()
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+
+def _close_runs(service: Service) -> int:
+    from easeml_core.tracking import Tracking
+
+    return len(Tracking(service.settings.resolved_mlflow_url()).close_orphans(_LiveAttempts(service)))
+
+
+def _close_tasks(service: Service) -> list[str]:
+    """Close open tasks that are over though no device asked (a deadline passed while all are drained)."""
+    from sqlalchemy import select
+    from sqlalchemy.orm import Session
+
+    from easeml_core.ledger import lifecycle, trials
+    from easeml_core.ledger.models import Task, TaskState
+
+    def close(session: Session, task_id: int) -> bool:
+        task = trials.locked_task(session, task_id)
+        return lifecycle.review(session, task, service.settings.max_failures) is not None
+
+    query = select(Task.id).where(Task.state == TaskState.OPEN)
+    wanted = set(service.ledger.repeat(lambda session: session.scalars(query).all()))
+    return [
+        name
+        for task_id, name in _tasks(service)
+        if task_id in wanted and service.ledger.repeat(partial(close, task_id=task_id))
+    ]
+
+
+def _tasks(service: Service) -> list[tuple[int, str]]:
+    from sqlalchemy import select
+
+    from easeml_core.ledger.models import Task
+    from easeml_core.ledger.tasks import task_name
+
+    tasks = service.ledger.repeat(lambda session: session.scalars(select(Task).order_by(Task.id)).all())
+    return [(task.id, str(task_name(task))) for task in tasks]
+
+
+def _promotions_due(service: Service) -> list[tuple[int, str]]:
+    from sqlalchemy import select
+
+    from easeml_core.ledger import promotions
+    from easeml_core.ledger.models import Task
+    from easeml_core.ledger.tasks import task_name
+
+    with service.ledger.transaction() as session:
+        tasks = session.scalars(select(Task).where(Task.data_version_id.is_not(None)).order_by(Task.id)).all()
+        return [(task.id, str(task_name(task))) for task in tasks if promotions.promotion_due(session, task)]
+
+
+def _promote(service: Service, task_id: int) -> Any:
+    from easeml_core.service import promote
+
+    return promote.promote(service, task_id)
+
+
+def _write_status(service: Service, task_id: int) -> None:
+    from easeml_core.service import status
+
+    status.write_status(service, task_id)
