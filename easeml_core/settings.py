@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     # MLflow and Airflow of the local stack; 0 picks a free port, kept from then on
     airflow_port: int = Field(0, ge=0, le=65535)
     mlflow_port: int = Field(0, ge=0, le=65535)
+    dags_folder: Path | None = Field(None, description="DAG files; empty: dags/ of the checkout")
+    plugins_folder: Path | None = Field(None, description="Airflow plugins; empty: plugins/ of the checkout")
 
     @field_validator("devices", mode="before")
     @classmethod

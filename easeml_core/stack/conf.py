@@ -1,0 +1,65 @@
+"""supervisord's configuration: rendered from the programs, free of secrets."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from easeml_core.stack.layout import Layout
+from easeml_core.stack.programs import Program
+
+# A program that lived shorter than this (seconds) failed to start.
+START_SECONDS = 1
+# The n-th failure in a row waits n seconds: about four minutes until supervisord gives up.
+START_RETRIES = 20
+
+
+def render(layout: Layout, programs: Sequence[Program]) -> str:
+    """The configuration. Nothing starts by itself: `up` starts each program when what it needs is there."""
+    lines = [
+        "[unix_http_server]",
+        f"file={_escape(layout.supervisor_socket)}",
+        "chmod=0700",
+        "",
+        "[supervisord]",
+        f"pidfile={_escape(layout.pid)}",
+        f"logfile={_escape(layout.log('supervisord'))}",
+        "logfile_maxbytes=1MB",
+        "logfile_backups=1",
+        f"directory={_escape(layout.run)}",
+        f"childlogdir={_escape(layout.logs)}",
+        "umask=022",
+        # As root it warns at each start unless told that this is meant.
+        *(["user=root"] if os.geteuid() == 0 else []),
+        "",
+        "[rpcinterface:supervisor]",
+        "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
+    ]
+    for program in programs:
+        command = shlex.join((sys.executable, "-m", "easeml_core.stack.launch", program.name))
+        lines += [
+            "",
+            f"[program:{program.name}]",
+            f"command={_escape(command)}",
+            f"priority={program.priority}",
+            "autostart=false",
+            "autorestart=true",
+            f"startsecs={START_SECONDS}",
+            f"startretries={START_RETRIES}",
+            f"stopsignal={program.stop_signal.name.removeprefix('SIG')}",
+            f"stopwaitsecs={program.patience}",
+            # TERM goes to the main process only: to the whole group it wedges Airflow's scheduler.
+            "stopasgroup=false",
+            "killasgroup=true",
+            "redirect_stderr=true",
+            f"stdout_logfile={_escape(layout.log(program.name))}",
+            "stdout_logfile_maxbytes=10MB",
+            "stdout_logfile_backups=2",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _escape(value: object) -> str:
+    return str(value).replace("%", "%%")
