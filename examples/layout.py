@@ -83,9 +83,7 @@ class Example:
     def main(self) -> None:
         """The script's command line: one argument, the output folder."""
         parser = argparse.ArgumentParser(description=self.about)
-        parser.add_argument(
-            "out", type=Path, help="folder to write to; what it holds of this task is replaced"
-        )
+        parser.add_argument("out", type=Path, help="folder to write to; replaces this task there")
         layout = self.lay_out(parser.parse_args().out)
         print(f"to submit:  {layout.folder}\nheld back:  {layout.inputs}\nits labels: {layout.labels}")
 

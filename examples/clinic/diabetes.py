@@ -30,7 +30,7 @@ def build(layout: Layout) -> None:
     data = layout.fresh(SPEC)
     np.savez(data / "patients.npz", x=x[kept], y=y[kept, None])
     np.savez(layout.inputs / "patients.npz", x=x[held])
-    layout.write_labels((f"patients.npz#{row}", y[number]) for row, number in enumerate(held))
+    layout.write_labels((f"patients.npz[{row}]", y[number]) for row, number in enumerate(held))
 
 
 EXAMPLE = Example(TaskName("clinic", "diabetes"), "progression of a disease: NPZ, a regression", build)

@@ -50,7 +50,9 @@ def build(layout: Layout) -> None:
     data = layout.fresh(SPEC)
     (data / "movements.ts").write_text("".join(lines(kept, True)), encoding="utf-8")
     (layout.inputs / "movements.ts").write_text("".join(lines(held, False)), encoding="utf-8")
-    layout.write_labels((f"movements.ts#{row}", _CLASSES[labels[number]]) for row, number in enumerate(held))
+    layout.write_labels(
+        (f"movements.ts#{row}", _CLASSES[labels[number]]) for row, number in enumerate(held, 1)
+    )
 
 
 EXAMPLE = Example(TaskName("sensors", "gunpoint"), "hand movements: .ts file of time series", build)

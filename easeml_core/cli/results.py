@@ -1,0 +1,161 @@
+"""What a tenant gets back: status, leaderboard, predictions. All of it comes from the bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from easeml_core import naming
+from easeml_core.cli.options import (
+    BucketOption,
+    JsonOption,
+    TaskArgument,
+    TenantOption,
+    TimeoutOption,
+    open_bucket,
+    task_name,
+)
+from easeml_core.cli.output import Code, console, emit, fail, print_json, problems_text, say, table
+from easeml_core.naming import TaskName
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from easeml_core.bucket import Bucket
+
+app = typer.Typer()
+PANEL = "Tenant: results"
+
+
+@app.command(rich_help_panel=PANEL, epilog="Example: easeml status vision/digits")
+def status(
+    task: TaskArgument, tenant: TenantOption = "", bucket: BucketOption = "", as_json: JsonOption = False
+) -> None:
+    """Where a task is: accepted or rejected and why, what is tried, the champion, what is left to spend."""
+    from easeml_core.cli import waiting
+
+    emit(waiting.need_status(open_bucket(bucket), task_name(task, tenant)), as_json, status_view)
+
+
+@app.command(rich_help_panel=PANEL, epilog="Example: easeml leaderboard vision/digits")
+def leaderboard(
+    task: TaskArgument, tenant: TenantOption = "", bucket: BucketOption = "", as_json: JsonOption = False
+) -> None:
+    """The candidates tried on the current data, best first."""
+    from easeml_core.cli import waiting
+
+    found = waiting.need_status(open_bucket(bucket), task_name(task, tenant))
+    emit(found["leaderboard"], as_json, lambda _: leaderboard_table(found))
+
+
+@app.command(
+    rich_help_panel=PANEL, epilog="Example: easeml infer vision/digits ./unknown/*.png --output answers.csv"
+)
+def infer(
+    task: TaskArgument,
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Inputs, in any form that data/ may have.")
+    ],
+    tenant: TenantOption = "",
+    bucket: BucketOption = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the predictions there, as CSV."),
+    ] = None,
+    request: Annotated[
+        str,
+        typer.Option("--request", help="Name of the request. Default: one made of the inputs' content."),
+    ] = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the predictions.")] = True,
+    timeout: TimeoutOption = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict with the task's champion; the same inputs again give the predictions that are there."""
+    import csv
+    import io
+
+    name, where = task_name(task, tenant), open_bucket(bucket)
+    if request and not naming.is_request_id(request):
+        raise typer.BadParameter(f"--request is letters, digits, '.', '_' and '-'; got {request!r}")
+    request = send_inputs(where, name, paths, request)
+    if not wait:
+        answer = {"task": str(name), "request": request, "predictions": name.predictions_key(request)}
+        emit(answer, as_json, lambda _: f"request {request}: predictions will be in {answer['predictions']}")
+        return
+    from easeml_core.cli import waiting
+
+    with console(stderr=True).status(f"waiting for the predictions of request {request}"):
+        content = waiting.for_predictions(where, name, request, timeout)
+    if output is not None:
+        output.write_bytes(content)
+        say(f"{output}: predictions of request {request}")
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    if as_json:
+        print_json({"task": str(name), "request": request, "predictions": rows})
+    elif output is None:
+        print(content.decode(), end="")
+    if not rows:
+        fail(Code.PROBLEM, f"request {request} had no input that could be read", False)
+
+
+def send_inputs(bucket: Bucket, name: TaskName, paths: list[Path], request: str = "") -> str:
+    """Upload inputs under `infer/<request>/` and return the request's name; sends nothing twice.
+
+    Raises `TenantError` for inputs that cannot be sent, and where there is no such task.
+    """
+    from easeml_core.cli import upload, waiting
+
+    waiting.need_status(bucket, name)
+    files = upload.gather(paths)
+    request = request or f"r-{upload.content_id(files)}"
+    upload.push(bucket, name.key(naming.INFER_DIR, request), files, replace=True)
+    return request
+
+
+def status_view(status: dict[str, Any]) -> RenderableType:
+    """A task's status for people: state, problems, champion, budget, candidates."""
+    from rich.console import Group
+
+    from easeml_core.cli.operator import seconds, used
+
+    lines = [f"{status['task']}: {status['state']}" + _because(status["state_reason"])]
+    if status["problems"]:
+        lines += ["problems of the latest upload:", problems_text(status["problems"])]
+    data, champion, budget = status["data"], status["champion"], status["budget"]
+    if data:
+        lines.append(
+            f"data: {data['n_train']} to train on, {data['n_val']} to validate on ({data['digest'][:8]})"
+        )
+    if champion:
+        lines.append(
+            f"champion: {champion['candidate']}, {champion['objective']} {champion['score']:.4f} "
+            f"({champion['model_uri']}, version {champion['model_version']})"
+        )
+    if data:
+        spent = seconds(budget["charged_seconds"])
+        limit = f" of {seconds(budget['seconds'])}" if budget["seconds"] is not None else ""
+        lines.append(f"budget: {used(budget)} trials, {spent}{limit} of device time")
+    parts: list[Any] = ["\n".join(lines)]
+    if status["candidates"]:
+        rows = ((c["candidate"], c["state"], c["quality"]) for c in status["candidates"])
+        parts.append(table(("candidate", "state", "quality"), rows))
+    return Group(*parts)
+
+
+def leaderboard_table(status: dict[str, Any]) -> RenderableType | str:
+    """Succeeded trials, best first."""
+    from easeml_core.cli.operator import seconds
+
+    if not status["leaderboard"]:
+        return f"{status['task']}: no trial has succeeded yet"
+    rows = (
+        (place, t["candidate"], t["score"], t["quality"], seconds(t["cost_seconds"]), t["device"], t["trial"])
+        for place, t in enumerate(status["leaderboard"], 1)
+    )
+    return table(("", "candidate", status["objective"], "quality", "cost", "device", "trial"), rows)
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""

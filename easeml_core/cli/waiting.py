@@ -1,0 +1,87 @@
+"""Waits for the service's answers, which come through the bucket: `status.json` and `predictions/`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from easeml_core import naming
+from easeml_core.errors import Problem, TemporaryError, TenantError
+from easeml_core.naming import TaskName
+
+if TYPE_CHECKING:
+    from easeml_core.bucket import Bucket
+
+T = TypeVar("T")
+
+# Slow enough to cost a bucket nothing, fast enough that nobody notices.
+POLL_SECONDS = 0.25
+
+
+def read_status(bucket: Bucket, name: TaskName) -> dict[str, Any] | None:
+    """What `status.json` of the task says; None before the service has written any."""
+    content = bucket.read_if_there(name.key(naming.STATUS_JSON))
+    if content is None:
+        return None
+    status: dict[str, Any] = json.loads(content)
+    return status
+
+
+def need_status(bucket: Bucket, name: TaskName) -> dict[str, Any]:
+    """Like `read_status`; raises `TenantError` where the service has said nothing of the task."""
+    status = read_status(bucket, name)
+    if status is None:
+        if bucket.listing(name.prefix) is None:
+            text, fix = "there is no such task in the bucket", f"submit it: easeml submit {name} FOLDER"
+        else:
+            text, fix = "the service has not looked at it yet", "wait a little; does the service run?"
+        raise TenantError([Problem(name.key(naming.STATUS_JSON), text, fix=fix)])
+    return status
+
+
+def for_answer(bucket: Bucket, name: TaskName, timeout: float) -> dict[str, Any]:
+    """Status of the task once it is about what the bucket holds now.
+
+    Raises `TemporaryError` after `timeout` seconds: the upload is complete, so asking again later is all.
+    """
+
+    def answered() -> dict[str, Any] | None:
+        status, listing = read_status(bucket, name), bucket.listing(name.prefix)
+        current = status is not None and listing is not None and status["upload"] == listing.fingerprint
+        return status if current else None
+
+    return poll(answered, timeout, f"the service has not answered on {name}: does it run (easeml ps)?")
+
+
+def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float) -> bytes:
+    """The predictions of a request, as CSV, once they are about what `infer/<request>/` holds now.
+
+    Raises `TenantError` with the problems where the service refuses the request, `TemporaryError` after
+    `timeout` seconds.
+    """
+    prefix = name.key(naming.INFER_DIR, request)
+
+    def answered() -> bytes | None:
+        status, listing = read_status(bucket, name), bucket.listing(prefix)
+        inferences = status["inferences"] if status else []
+        mine = next((i for i in inferences if i["request"] == request), None)
+        if mine is None or listing is None or mine["fingerprint"] != listing.fingerprint:
+            return None
+        if mine["state"] == "rejected":
+            raise TenantError(Problem(**problem) for problem in mine["problems"])
+        done = mine["state"] == "done"
+        return bucket.read_if_there(name.predictions_key(request)) if done else None
+
+    return poll(answered, timeout, f"no predictions for {name} yet: see easeml status {name}")
+
+
+def poll(answered: Callable[[], T | None], timeout: float, otherwise: str) -> T:
+    """Ask until the answer is not None; `TemporaryError(otherwise)` after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while (answer := answered()) is None:
+        if time.monotonic() >= deadline:
+            raise TemporaryError(f"{otherwise} (waited {timeout:g} s)")
+        time.sleep(POLL_SECONDS)
+    return answer
