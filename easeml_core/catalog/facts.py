@@ -1,0 +1,103 @@
+"""What the catalogue knows of one model: facts only, no weights and no code that trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+# The paper's grid (Li et al., Ease.ml, section 5: initial learning rate of every network).
+LEARNING_RATES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {"learning_rate": (0.1, 0.01, 0.001, 0.0001)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The sizes that a model's cost depends on.
+
+    `shape`: (H, W, C) of an image, (D,) of a vector or of one step of a series. `outputs`: the K of
+    `Tensor[K]`. `n_train`: training examples. `mean_length`: steps per series, 1 for anything else.
+    """
+
+    shape: tuple[int, ...]
+    outputs: int
+    n_train: int = 1
+    mean_length: float = 1.0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Size:
+        """From the facts of a data version (or any mapping with `shape` and `outputs`)."""
+        return cls(
+            tuple(facts["shape"]),
+            int(facts["outputs"]),
+            max(1, int(facts.get("n_train") or 1)),
+            max(1.0, float(facts.get("mean_length") or 1.0)),
+        )
+
+    @property
+    def values(self) -> int:
+        """Numbers per example (per step, for a series)."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One candidate model.
+
+    `year` of publication and `citations` (order of magnitude, Google Scholar, 2024) are what the fixed
+    orders MOSTRECENT and MOSTCITED go by. `expected` is the quality in [0, 1] believed before any trial, by
+    template; `reason` says where it comes from. `search` is the grid of hyper-parameters; `epochs` and
+    `batch_size` are those of one point of the grid (1 epoch for models that are fitted in one go). `depth`
+    counts layers with weights (for trees: levels).
+
+    `forward` is floating-point operations (FLOPs) per example for one prediction, `fit` those of a whole
+    fit at one point of the grid where that is not three times forward × examples × epochs; `weights` is the
+    number of trained values. Work that is no dense algebra (sorting, histograms) counts as the FLOPs that
+    dense algebra would do in the same time.
+    """
+
+    name: str
+    framework: Literal["torch", "sklearn"]
+    family: Literal["convolutional", "recurrent", "dense", "linear", "trees", "kernel", "neighbours"]
+    year: int
+    citations: int
+    depth: int
+    expected: Mapping[str, float]
+    reason: str
+    description: str
+    forward: Callable[[Size], float]
+    weights: Callable[[Size], float]
+    search: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: LEARNING_RATES)
+    epochs: int = 1
+    batch_size: int = 64
+    fit: Callable[[Size], float] | None = None
+
+    @property
+    def templates(self) -> frozenset[str]:
+        """Ids of the template rows that the model can be trained for."""
+        return frozenset(self.expected)
+
+    def flops(self, facts: Mapping[str, Any]) -> float:
+        """Floating-point operations of one prediction; `facts` as for `Size.of`."""
+        return self.forward(Size.of(facts))
+
+    def parameters(self, shape: tuple[int, ...], outputs: int, n_train: int = 1) -> float:
+        """Trained values for inputs of `shape`; `n_train` matters to models that keep examples."""
+        return self.weights(Size(shape, outputs, n_train))
+
+    @property
+    def grid_size(self) -> int:
+        """Points of the hyper-parameter grid."""
+        return math.prod(len(values) for values in self.search.values())
+
+    def work(self, size: Size) -> float:
+        """Floating-point operations of a whole trial: every point of the grid, all epochs.
+
+        A training step costs about three forward passes: one forward, two backward (Kaplan et al. 2020,
+        Scaling laws, section 2.1).
+        """
+        one = self.fit(size) if self.fit else 3 * self.forward(size) * size.n_train * self.epochs
+        return self.grid_size * one
