@@ -20,16 +20,16 @@ def render(layout: Layout, programs: Sequence[Program]) -> str:
     """The configuration. Nothing starts by itself: `up` starts each program when what it needs is there."""
     lines = [
         "[unix_http_server]",
-        f"file={_escape(layout.supervisor_socket)}",
+        f"file={layout.supervisor_socket}",
         "chmod=0700",
         "",
         "[supervisord]",
-        f"pidfile={_escape(layout.pid)}",
-        f"logfile={_escape(layout.log('supervisord'))}",
+        f"pidfile={layout.pid}",
+        f"logfile={layout.log('supervisord')}",
         "logfile_maxbytes=1MB",
         "logfile_backups=1",
-        f"directory={_escape(layout.run)}",
-        f"childlogdir={_escape(layout.logs)}",
+        f"directory={layout.run}",
+        f"childlogdir={layout.logs}",
         "umask=022",
         # As root it warns at each start unless told that this is meant.
         *(["user=root"] if os.geteuid() == 0 else []),
@@ -38,11 +38,14 @@ def render(layout: Layout, programs: Sequence[Program]) -> str:
         "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
     ]
     for program in programs:
-        command = shlex.join((sys.executable, "-m", "easeml_core.stack.launch", program.name))
+        # A percent sign starts an expansion.
+        command = shlex.join((sys.executable, "-m", "easeml_core.stack.launch", program.name)).replace(
+            "%", "%%"
+        )
         lines += [
             "",
             f"[program:{program.name}]",
-            f"command={_escape(command)}",
+            f"command={command}",
             f"priority={program.priority}",
             "autostart=false",
             "autorestart=true",
@@ -54,12 +57,8 @@ def render(layout: Layout, programs: Sequence[Program]) -> str:
             "stopasgroup=false",
             "killasgroup=true",
             "redirect_stderr=true",
-            f"stdout_logfile={_escape(layout.log(program.name))}",
+            f"stdout_logfile={layout.log(program.name)}",
             "stdout_logfile_maxbytes=10MB",
             "stdout_logfile_backups=2",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _escape(value: object) -> str:
-    return str(value).replace("%", "%%")

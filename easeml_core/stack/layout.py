@@ -29,8 +29,10 @@ class Layout:
     def of(cls, home: Path) -> Layout:
         """Layout of a home; raises OperatorError for a path that supervisord's configuration can't hold."""
         home = home.expanduser().resolve()
-        if any(mark in str(home) for mark in ("\n", "\r", " ;", " #")):
-            raise OperatorError(f"the home folder's path may hold no line break, ' ;' or ' #': {str(home)!r}")
+        if any(mark in str(home) for mark in ("\n", "\r", " ;", " #", "%")):
+            raise OperatorError(
+                f"the home folder's path may hold no '%', ' ;', ' #' or line break: {str(home)!r}"
+            )
         return cls(home)
 
     @property

@@ -126,6 +126,9 @@ def _readable() -> Iterator[psutil.Process]:
 
 def _is_ours(process: psutil.Process, home: Path, sessions: set[int], folders: tuple[Path, ...]) -> bool:
     try:
+        if process.name() == "postgres":
+            # A database process starts a session of its own; its data folder is this home's alone.
+            return Path(process.cwd()).is_relative_to(folders[-1])
         if os.getsid(process.pid) in sessions:
             return any(Path(process.cwd()).is_relative_to(folder) for folder in folders)
         return process.environ().get(STACK_VARIABLE) == str(home)
