@@ -15,8 +15,8 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,7 @@ def collect(folder: Path) -> TrialResult:
 def run_job(kind: str, order: dict[str, Any], settings: Settings, timeout: float) -> dict[str, Any]:
     """Run a short job (`promote`, `predict`) beside the trainer's libraries and return its answer.
 
+    `promote` also gets these settings, with the URLs they resolve to: a standby does not know the ledger.
     Raises what the job raised, by class (`TenantError`, `OperatorError`, `TemporaryError`), and
     TemporaryError where it vanished or took longer than `timeout` seconds (then it is ended).
     """
@@ -173,7 +174,9 @@ def run_job(kind: str, order: dict[str, Any], settings: Settings, timeout: float
     folder.mkdir(parents=True)
     try:
         order_path = folder / ORDER_FILE
-        write_atomically(order_path, json.dumps(order))
+        if kind == "promote":
+            order = {**order, "settings": _resolved(settings)}
+        write_atomically(order_path, json.dumps(order))  # readable by its owner only
         ref = _start(kind, order_path, settings)
         if not wait(ref, timeout):
             stop(ref, grace=1.0)
@@ -207,6 +210,11 @@ def _start(kind: str, order_path: Path, settings: Settings) -> TrainerRef:
     return known
 
 
+def _resolved(settings: Settings) -> dict[str, Any]:
+    urls = {"database_url": settings.resolved_database_url(), "mlflow_url": settings.resolved_mlflow_url()}
+    return {**settings.model_dump(mode="json"), **urls}
+
+
 def _known(folder: Path) -> TrainerRef | None:
     data = read_json(folder / TRAINER_FILE)
     return None if data is None else TrainerRef(data["pid"], data["started"], str(folder))
@@ -218,13 +226,24 @@ def _ask_standby(kind: str, order_path: Path, settings: Settings) -> int | None:
     try:
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
             connection.settimeout(5.0)
-            connection.connect(str(settings.run_dir / SOCKET_FILE))
+            with open_socket_folder(settings.run_dir) as folder:
+                connection.connect(f"{folder}/{SOCKET_FILE}")
             connection.sendall(request.encode())
             with connection.makefile("r", encoding="utf-8") as stream:
                 answer = json.loads(stream.readline() or "{}")
     except (OSError, ValueError):
         return None
     return int(answer["pid"]) if answer.get("ok") else None
+
+
+@contextmanager
+def open_socket_folder(folder: Path) -> Iterator[str]:
+    """A short name of a folder: a Unix socket's path may have 107 characters, a folder's many more."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _spawn_fresh(kind: str, order_path: Path) -> int:

@@ -1,0 +1,199 @@
+"""A real MLflow server, small data versions of every kind, and orders for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from easeml_core.data import VersionFacts
+from easeml_core.workorder import ORDER_FILE, WorkOrder
+
+CLASSES = ("ant", "bee", "cat")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = "1"
+
+
+def _save(folder: Path, facts: dict[str, Any], **arrays: np.ndarray) -> Path:
+    folder.mkdir(parents=True)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    n_train, n_val = len(arrays["train"]), len(arrays["val"])
+    written = VersionFacts(
+        n=n_train + n_val,
+        n_train=n_train,
+        n_val=n_val,
+        validation_fraction=0.2,
+        validation_seed=7,
+        digest=(facts["kind"] + facts["task_kind"]).encode().hex().ljust(64, "0")[:64],
+        dynamic_range=facts.pop("dynamic_range", 255.0),
+        **facts,
+    )
+    (folder / "version.json").write_text(written.model_dump_json())
+    return folder
+
+
+def _split(n: int) -> dict[str, np.ndarray]:
+    order = np.random.default_rng(0).permutation(n).astype(np.int64)
+    return {"train": np.sort(order[n // 4 :]), "val": np.sort(order[: n // 4])}
+
+
+def make_version(folder: Path, kind: str, task_kind: str = "classification", *, n: int = 96) -> Path:
+    """Three well separated classes (or a linear target) in the layout of a data version."""
+    rng = np.random.default_rng(1)
+    classes = rng.integers(0, 3, n).astype(np.int64)
+    common: dict[str, Any] = {"kind": kind, "task_kind": task_kind}
+    if kind == "image":
+        bright = 40 * classes[:, None, None, None] + rng.integers(0, 60, (n, 8, 8, 1))
+        facts = common | {"shape": (8, 8, 1), "dtype": "uint8", "classes": CLASSES, "outputs": 3}
+        inputs = bright.astype(np.uint8)
+        return _save(folder, facts | {"low": 0.0, "high": 255.0}, inputs=inputs, targets=classes, **_split(n))
+    if kind == "series":
+        lengths = rng.integers(3, 9, n)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        values = (np.repeat(classes, lengths)[:, None] + rng.normal(0, 0.3, (offsets[-1], 2))).astype(
+            np.float32
+        )
+        facts = common | {"shape": (2,), "dtype": "float32", "classes": CLASSES, "outputs": 3}
+        facts |= {
+            "max_length": int(lengths.max()),
+            "mean_length": float(lengths.mean()),
+            "low": -2.0,
+            "high": 4.0,
+        }
+        return _save(folder, facts, values=values, offsets=offsets, targets=classes, **_split(n))
+    inputs = rng.normal(0, 1, (n, 5)).astype(np.float32)
+    facts = common | {"shape": (5,), "dtype": "float32", "low": -5.0, "high": 5.0}
+    if task_kind == "regression":
+        targets = (inputs[:, :1] * 30 + inputs[:, 1:2] * 5 + 100).astype(np.float32)
+        facts |= {"outputs": 1, "reference": {"mse": float(targets.var()), "mae": 25.0}}
+        return _save(folder, facts, inputs=inputs, targets=targets, **_split(n))
+    inputs[:, 0] += 4 * classes
+    facts |= {"classes": CLASSES, "outputs": 3}
+    return _save(folder, facts, inputs=inputs, targets=classes, **_split(n))
+
+
+@pytest.fixture(scope="session")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`versions("image")`, `versions("vector", "regression")`, …: folders, made once."""
+    root = tmp_path_factory.mktemp("versions")
+
+    def get(kind: str, task_kind: str = "classification", n: int = 96) -> Path:
+        folder = root / f"{kind}-{task_kind}-{n}"
+        return folder if folder.exists() else make_version(folder, kind, task_kind, n=n)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def mlflow_url() -> Iterator[str]:
+    """A real MLflow server on loopback, its database and artifacts in a temporary folder."""
+    folder = Path(tempfile.mkdtemp(prefix="easeml-mlflow-"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        [
+            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+            "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts",
+        ],
+        env={
+            **os.environ,
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        },
+        stdout=(folder / "log.txt").open("w"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 90
+        while True:
+            try:
+                if httpx.get(f"{url}/health", timeout=2).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                pass
+            assert server.poll() is None, (folder / "log.txt").read_text()
+            assert time.monotonic() < deadline, "MLflow did not come up"
+            time.sleep(0.1)
+        yield url
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def artifacts(mlflow_url: str) -> Path:
+    """Where that server keeps its artifacts."""
+    import re
+
+    import psutil
+
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if f"--port {mlflow_url.rsplit(':', 1)[1]}" in line and (
+            found := re.search(r"destination (\S+)", line)
+        ):
+            return Path(found[1])
+    raise AssertionError("the server is not there")
+
+
+@pytest.fixture
+def make_order(tmp_path: Path, versions: Callable[..., Path], mlflow_url: str) -> Callable[..., Path]:
+    """Writes an order; `make_order("MLP", "vector")` gives the path of its `order.json`."""
+    numbers = iter(range(1, 100))
+
+    def make(
+        candidate: str, kind: str, task_kind: str = "classification", *, n: int = 96, **fields: Any
+    ) -> Path:
+        trial = fields.pop("trial_id", None) or (os.getpid() % 10**6) * 1000 + next(numbers)
+        attempt = fields.get("attempt", 1)
+        folder = tmp_path / f"trial-{trial}" / f"attempt-{attempt}"
+        folder.mkdir(parents=True)
+        version = fields.pop("version_dir", None) or versions(kind, task_kind, n)
+        order = WorkOrder(
+            **{
+                "trial_id": trial,
+                "attempt": 1,
+                "tenant": "clinic",
+                "task": f"t-{tmp_path.name.replace('_', '-').lower()}"[:40].strip("-"),
+                "template": f"{kind}-{task_kind}",
+                "candidate": candidate,
+                "version_dir": str(version),
+                "version_digest": "0" * 64,
+                "objective": "accuracy" if task_kind == "classification" else "mse",
+                "device": "cpu0",
+                "seed": 11,
+                "max_epochs": 2,
+                "batch_size": 16,
+                "limit_seconds": 300.0,
+                "leash_seconds": 60.0,
+                "checkpoint_dir": str(folder.parent / "checkpoint"),
+                "mlflow_url": mlflow_url,
+                "experiment": "clinic/" + tmp_path.name,
+                **fields,
+            }
+        )
+        order.write(folder / ORDER_FILE)
+        return folder / ORDER_FILE
+
+    return make

@@ -1,0 +1,69 @@
+"""The examples of a data version as the arrays a model sees: float32, raw units, by index.
+
+Shapes: images `(N, H, W, C)`; vectors `(N, D)`; series `(N, T, D)` with T the longest of the batch and NaN
+after the end of the shorter ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_core.data import Version, VersionFacts
+
+Floats = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs and targets of an opened data version; arrays stay memory-mapped."""
+
+    version: Version
+
+    @property
+    def facts(self) -> VersionFacts:
+        """What `version.json` says."""
+        return self.version.facts
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether targets are classes."""
+        return self.facts.task_kind == "classification"
+
+    def inputs(self, indices: Indices) -> Floats:
+        """The inputs at `indices`, copied out of the memory map."""
+        if self.facts.kind != "series":
+            return np.asarray(self.version.inputs[indices], dtype=np.float32)
+        offsets = self.version.offsets
+        starts, ends = offsets[indices], offsets[indices + 1]
+        longest = max(int((ends - starts).max(initial=0)), 1)
+        batch = np.full((len(indices), longest, self.version.values.shape[1]), np.nan, dtype=np.float32)
+        for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            batch[row, : end - start] = self.version.values[start:end]
+        return batch
+
+    def targets(self, indices: Indices) -> npt.NDArray[np.generic]:
+        """The targets at `indices`: int64 `(N,)` classes or float32 `(N, K)` values."""
+        return np.asarray(self.version.targets[indices])
+
+    def sample(self, indices: Indices, count: int) -> Indices:
+        """At most `count` of `indices`, evenly spread: the same ones every time."""
+        if len(indices) <= count:
+            return indices
+        return indices[np.linspace(0, len(indices) - 1, count).astype(np.int64)]
+
+
+def batches(indices: Indices, size: int, generator: np.random.Generator | None = None) -> list[Indices]:
+    """`indices` in batches, shuffled when a generator is given.
+
+    A last batch of one example joins the batch before it: batch normalisation cannot train on one.
+    """
+    order = indices if generator is None else generator.permutation(indices)
+    cut = [order[start : start + size] for start in range(0, len(order), size)]
+    if generator is not None and len(cut) > 1 and len(cut[-1]) == 1:
+        last = cut.pop()
+        cut[-1] = np.concatenate([cut[-1], last])
+    return cut

@@ -1,0 +1,112 @@
+"""A trained candidate as an MLflow model that needs none of our code to load and answer.
+
+Networks become torch.export programs (MLflow's `pt2` form: no pickle), scikit-learn pipelines skops files.
+Requirements are given, never inferred: inferring loads the model in another interpreter, for seconds.
+Contract of both (through `mlflow.pyfunc`): raw inputs in, probabilities or values `(N, K)` out.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.pipeline import Pipeline
+
+from easeml_core.data import VersionFacts
+from training.models.network import FixedLength, Network
+
+EXAMPLE_ROWS = 2  # torch.export fixes a dimension of size 1, so the example has two
+_TRUSTED = ("sklearn.", "numpy.", "scipy.", "builtins.")
+
+
+def save_network(
+    network: Network, facts: VersionFacts, example: npt.NDArray[np.float32], model: Any, folder: Path
+) -> None:
+    """Save a network as a pt2 model; `example` `(2, …)` is the input that is traced."""
+    import mlflow.pytorch
+
+    exported = network.cpu().eval()
+    module = FixedLength(exported, facts.max_length or 1) if facts.kind == "series" else exported
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    with torch.no_grad():
+        answer = module(torch.from_numpy(example)).numpy()
+    with warnings.catch_warnings():
+        # torch.export says of recurrent layers that it saw their flat weights; they are parameters.
+        warnings.filterwarnings("ignore", message="The tensor attributes")
+        mlflow.pytorch.save_model(
+            module,
+            str(folder),
+            mlflow_model=model,
+            signature=_signature(example, answer, variable_length=facts.kind == "series"),
+            input_example=example,
+            pip_requirements=_requirements("mlflow", "torch", "numpy"),
+            serialization_format="pt2",
+            metadata=_metadata(facts),
+        )
+    # An exported program stays on the device it was exported on. Without this, a host with a GPU would
+    # ask for it there and refuse to load the model.
+    model.flavors["python_function"]["config"] = {"device": "cpu"}
+    model.save(str(folder / "MLmodel"))
+
+
+def save_pipeline(
+    pipeline: Pipeline, facts: VersionFacts, example: npt.NDArray[np.float32], model: Any, folder: Path
+) -> None:
+    """Save a fitted scikit-learn pipeline as a skops model.
+
+    skops refuses types it does not know; those of scikit-learn and its libraries are declared, any other
+    would be a type of ours that no clean process has, and is refused here (ValueError).
+    """
+    import mlflow.sklearn
+    import skops.io
+
+    with tempfile.NamedTemporaryFile(suffix=".skops") as scratch:
+        skops.io.dump(pipeline, scratch.name)
+        unknown = skops.io.get_untrusted_types(file=scratch.name)
+    foreign = [name for name in unknown if not name.startswith(_TRUSTED)]
+    if foreign:
+        raise ValueError(f"the model holds types that a clean process does not know: {', '.join(foreign)}")
+    method = "predict_proba" if facts.task_kind == "classification" else "predict"
+    mlflow.sklearn.save_model(
+        pipeline,
+        str(folder),
+        mlflow_model=model,
+        signature=_signature(example, getattr(pipeline, method)(example)),
+        input_example=example,
+        pip_requirements=_requirements("mlflow", "scikit-learn", "skops", "numpy"),
+        serialization_format="skops",
+        skops_trusted_types=unknown,
+        pyfunc_predict_fn=method,
+        metadata=_metadata(facts),
+    )
+
+
+def _signature(example: npt.NDArray[Any], answer: npt.NDArray[Any], *, variable_length: bool = False) -> Any:
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    free = 2 if variable_length else 1
+    inputs = TensorSpec(example.dtype, (-1,) * free + example.shape[free:])
+    outputs = TensorSpec(answer.dtype, (-1, answer.shape[1]))
+    return ModelSignature(Schema([inputs]), Schema([outputs]))
+
+
+def _requirements(*packages: str) -> list[str]:
+    return [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in packages]
+
+
+def _metadata(facts: VersionFacts) -> dict[str, Any]:
+    return {
+        "task_kind": facts.task_kind,
+        "classes": list(facts.classes) if facts.classes else None,
+        "kind": facts.kind,
+        "shape": list(facts.shape),
+        "data_version": facts.digest,
+    }

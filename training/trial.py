@@ -1,0 +1,239 @@
+"""One attempt of one trial: read the order, search, package, log, leave the result.
+
+Whatever happens, `run_trial` gives a `TrialResult` that says so; only being killed leaves none. A fault of
+the machinery (MLflow away for good, no such GPU, a later attempt in possession) is `interrupted`, never a
+failure of the candidate.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from easeml_core.data import open_version
+from easeml_core.errors import FencedError, OperatorError, TemporaryError
+from easeml_core.naming import CandidateName
+from easeml_core.service.trainer_end import memory_reason
+from easeml_core.workorder import ORDER_FILE, RESULT_FILE, Outcome, TrialResult, WorkOrder
+from training import device as devices
+from training.checkpoint import Checkpoint
+from training.examples import Examples
+from training.memory import is_out_of_memory, limit_memory, peak_memory_bytes
+from training.models import is_network
+from training.networks import NetworkTrainee
+from training.pipelines import PipelineTrainee
+from training.run_log import RunLog, insist
+from training.score import evaluate
+from training.search import Finished, OutOfMemoryTwiceError, Search, settings_of
+from training.watch import Stopped, Watch
+
+log = logging.getLogger("training")
+
+_TRAIN_SAMPLE = 2000  # examples the training score is measured on
+
+_RUN_STATUS = {Outcome.SUCCEEDED: "FINISHED", Outcome.INTERRUPTED: "KILLED"}
+
+
+def run_attempt(folder: Path) -> TrialResult:
+    """Run the attempt whose `order.json` is in `folder`; its result is in `result.json` on return."""
+    order = WorkOrder.read(folder / ORDER_FILE)
+    attempt = _Attempt(order, folder)
+    with Watch(order, folder, attempt.end_by_force) as watch:
+        outcome, reason = attempt.run(watch)
+        watch.leave()
+        result = attempt.finish(watch, outcome, reason)
+        result.write(folder / RESULT_FILE)
+    log.info("%s %s", result.outcome, result.reason)
+    return result
+
+
+@dataclass
+class _Attempt:
+    """What is known of an attempt at any moment: enough to write its result."""
+
+    order: WorkOrder
+    folder: Path
+    runs: RunLog | None = None
+    search: Search | None = None
+    known: dict[str, Any] = field(default_factory=dict)  # fields of the result
+    timings: dict[str, float] = field(default_factory=dict)
+    watch: Watch | None = None
+
+    def run(self, watch: Watch) -> tuple[Outcome, str]:
+        """Do it all; gives how it ended and why."""
+        self.watch = watch
+        try:
+            self._train(watch)
+            return Outcome.SUCCEEDED, ""
+        except Stopped as stop:
+            return stop.outcome, stop.reason
+        except (TemporaryError, OperatorError, FencedError) as error:
+            log.exception("the attempt cannot go on")
+            return Outcome.INTERRUPTED, str(error)
+        except _AllDivergedError as error:
+            return Outcome.DIVERGED, str(error)
+        except Exception as error:
+            if isinstance(error, OutOfMemoryTwiceError) or is_out_of_memory(error):
+                return Outcome.OUT_OF_MEMORY, memory_reason(
+                    peak_memory_bytes(), self.order.memory_limit_bytes
+                )
+            log.exception("the candidate failed")
+            return Outcome.FAILED, f"{type(error).__name__}: {error}"[:500]
+
+    def _train(self, watch: Watch) -> None:
+        order = self.order
+        with self._timed("start"):
+            torch_device = devices.resolve(order.device)
+            devices.use_threads(order.threads)
+            devices.seed_everything(order.seed)
+            checkpoint = Checkpoint(order)
+            limit_memory(order.memory_limit_bytes)
+        watch.enter("data")
+        with self._timed("data"):
+            examples = Examples(open_version(Path(order.version_dir)))
+        settings = settings_of(order.search)
+        with self._timed("tracking"):
+            self.runs = RunLog(order, self.folder)
+            self.runs.start(settings)
+        log.info(
+            "%s for %s/%s: %d settings, %d training examples, on %s",
+            order.candidate, order.tenant, order.task, len(settings), examples.facts.n_train, torch_device,
+        )  # fmt: skip
+
+        watch.enter("training")
+        trainee: NetworkTrainee | PipelineTrainee
+        if is_network(CandidateName.parse(order.candidate)):
+            trainee = NetworkTrainee(order, examples, torch_device, watch, self.runs)
+        else:
+            trainee = PipelineTrainee(order, examples, watch, self.runs)
+        self.search = search = Search.resume(checkpoint)
+        with self._timed("train"):
+            self._search(search, settings, trainee, watch)
+        best = search.best
+        if best is None:
+            raise _AllDivergedError(f"every setting diverged; the last: {search.finished[-1].reason}")
+
+        watch.enter("logging")
+        with self._timed("score"):
+            sample = examples.sample(examples.version.train, _TRAIN_SAMPLE)
+            answers = trainee.answers(search, sample)
+            train_scored = evaluate(order.objective, examples.facts, examples.targets(sample), answers)
+        with self._timed("package"):
+            self._log_model(trainee, search)
+        self.known |= self._best_fields(best) | {"train_score": train_scored.score}
+        checkpoint.clear()
+
+    def _search(
+        self,
+        search: Search,
+        settings: list[dict[str, Any]],
+        trainee: NetworkTrainee | PipelineTrainee,
+        watch: Watch,
+    ) -> None:
+        try:
+            search.run(settings, trainee)
+        except Stopped as stop:
+            # A limit is not a failure of what was already found within it.
+            if stop.outcome is not Outcome.DEADLINE or search.best is None:
+                raise
+            log.info("%s: using the best of %d settings", stop.reason, len(search.finished))
+            watch.accept()
+
+    def _log_model(self, trainee: NetworkTrainee | PipelineTrainee, search: Search) -> None:
+        from mlflow.models import Model
+
+        runs, order = self.runs, self.order
+        assert runs is not None
+        model_id = insist(
+            lambda: runs.tracking.create_model(
+                runs.experiment_id,
+                runs.run_id,
+                {"easeml.trial": str(order.trial_id), "easeml.candidate": order.candidate},
+            )
+        )
+        with tempfile.TemporaryDirectory(prefix="easeml-model-") as scratch:
+            folder = Path(scratch) / "model"
+            trainee.save(search, Model(run_id=runs.run_id, model_id=model_id, model_uuid=model_id), folder)
+            files = insist(lambda: runs.tracking.upload_model(model_id, folder))
+        self.known |= {"model_uri": f"models:/{model_id}", "model_files": files}
+
+    def _best_fields(self, best: Finished) -> dict[str, Any]:
+        return {
+            "quality": best.quality,
+            "score": best.score,
+            "epochs": best.epochs,
+            "hyperparameters": best.setting,
+        }
+
+    def finish(self, watch: Watch, outcome: Outcome, reason: str) -> TrialResult:
+        """Close the run and make the result. A run that cannot be closed is closed by maintenance."""
+        result = self.result(watch, outcome, reason)
+        if self.runs is not None:
+            numbers = {
+                name: value
+                for name in ("quality", "score", "train_score", "cost_seconds")
+                if (value := getattr(result, name)) is not None
+            }
+            try:
+                self.runs.finish(
+                    _RUN_STATUS.get(outcome, "FAILED"),
+                    numbers,
+                    {"easeml.outcome": outcome, "easeml.reason": reason[:500]},
+                )
+            except TemporaryError as error:
+                log.warning("the MLflow run stays open: %s", error)
+        return result
+
+    def result(self, watch: Watch, outcome: Outcome, reason: str) -> TrialResult:
+        """The result as of now."""
+        fields = self.known if outcome is Outcome.SUCCEEDED else {}
+        return TrialResult(
+            trial_id=self.order.trial_id,
+            attempt=self.order.attempt,
+            outcome=outcome,
+            reason=reason,
+            cost_seconds=watch.compute_seconds,
+            mlflow_run_id=self.runs.run_id if self.runs else None,
+            peak_memory_bytes=peak_memory_bytes(),
+            timings=self.timings,
+            **fields,
+        )
+
+    def end_by_force(self, outcome: Outcome, reason: str) -> None:
+        """Called from the watching thread when the main thread does not react: leave a result."""
+        if self.watch is not None and not (self.folder / RESULT_FILE).exists():
+            self.result(self.watch, outcome, f"{reason}; it did not react and was ended by force").write(
+                self.folder / RESULT_FILE
+            )
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[name] = time.monotonic() - begun
+
+
+class _AllDivergedError(Exception):
+    """No setting of the search gave a usable score."""
+
+
+def setup_logging() -> None:
+    """Log to standard output, which is the attempt's log file, one line per event."""
+    logging.basicConfig(
+        stream=sys.stdout,
+        level=logging.INFO,
+        format="%(asctime)s %(message)s",
+        datefmt="%H:%M:%S",
+        force=True,
+    )
+    for noisy in ("mlflow", "alembic", "torch"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
