@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 PANEL = "Operator: devices and decisions"
+# A person waits here: better an answer soon than the service's patience with a restarting server.
+PATIENCE_SECONDS = 3.0
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, at most.")]
 
 
 def read_ledger(question: Callable[[Session, Settings], Any]) -> Any:
     """What `question` answers within one transaction on the ledger of this installation."""
-    from easeml_core.service import Service
+    from easeml_core.ledger import Ledger
 
-    service = Service(settings_for())
-    with service.ledger.transaction() as session:
-        return question(session, service.settings)
+    settings = settings_for()
+    with Ledger(settings.resolved_database_url(), PATIENCE_SECONDS).transaction() as session:
+        return question(session, settings)
 
 
 @app.command(rich_help_panel=PANEL, epilog="Example: easeml devices --json")

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -117,24 +118,30 @@ def fail(code: Code, message: str, as_json: bool, problems: Iterable[Problem] = 
     raise typer.Exit(code)
 
 
+@contextmanager
+def reported(as_json: bool) -> Iterator[None]:
+    """Turn every error that ease.ml raises into its message and exit code; see the module's table."""
+    try:
+        yield
+    except TenantError as error:
+        count = len(error.problems)
+        fail(Code.PROBLEM, f"{count} problem{'s' * (count > 1)} found", as_json, error.problems)
+    except OperatorError as error:
+        fail(Code.MISCONFIGURED, str(error), as_json)
+    except TemporaryError as error:
+        fail(Code.AWAY, str(error), as_json)
+    except EasemlError as error:
+        fail(Code.PROBLEM, str(error), as_json)
+    except BrokenPipeError:
+        raise  # typer ends quietly when the reader of a pipe has gone
+    except OSError as error:
+        fail(Code.AWAY, f"cannot reach a file or server: {error}", as_json)
+
+
 class Commands(TyperGroup):
-    """The root of all commands: turns every error that ease.ml raises into its exit code, in one place."""
+    """The root of all commands: what any of them raises is `reported`, in one place."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command called; see the table at the top of this module."""
-        as_json = "--json" in ctx.args  # taken before parsing, which consumes it
-        try:
+        """Run the command that was called."""
+        with reported("--json" in ctx.args):  # looked up here, since parsing consumes it
             return super().invoke(ctx)
-        except TenantError as error:
-            count = len(error.problems)
-            fail(Code.PROBLEM, f"{count} problem{'s' * (count > 1)} found", as_json, error.problems)
-        except OperatorError as error:
-            fail(Code.MISCONFIGURED, str(error), as_json)
-        except TemporaryError as error:
-            fail(Code.AWAY, str(error), as_json)
-        except EasemlError as error:
-            fail(Code.PROBLEM, str(error), as_json)
-        except BrokenPipeError:
-            raise  # typer ends quietly when the reader of a pipe has gone
-        except OSError as error:
-            fail(Code.AWAY, f"cannot reach a file or server: {error}", as_json)

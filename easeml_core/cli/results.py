@@ -18,12 +18,9 @@ from easeml_core.cli.options import (
     task_name,
 )
 from easeml_core.cli.output import Code, console, emit, fail, print_json, problems_text, say, table
-from easeml_core.naming import TaskName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from easeml_core.bucket import Bucket
 
 app = typer.Typer()
 PANEL = "Tenant: results"
@@ -76,16 +73,16 @@ def infer(
     import csv
     import io
 
+    from easeml_core.cli import waiting
+
     name, where = task_name(task, tenant), open_bucket(bucket)
     if request and not naming.is_request_id(request):
         raise typer.BadParameter(f"--request is letters, digits, '.', '_' and '-'; got {request!r}")
-    request = send_inputs(where, name, paths, request)
+    request = waiting.send_inputs(where, name, paths, request)
     if not wait:
         answer = {"task": str(name), "request": request, "predictions": name.predictions_key(request)}
         emit(answer, as_json, lambda _: f"request {request}: predictions will be in {answer['predictions']}")
         return
-    from easeml_core.cli import waiting
-
     with console(stderr=True).status(f"waiting for the predictions of request {request}"):
         content = waiting.for_predictions(where, name, request, timeout)
     if output is not None:
@@ -98,20 +95,6 @@ def infer(
         print(content.decode(), end="")
     if not rows:
         fail(Code.PROBLEM, f"request {request} had no input that could be read", False)
-
-
-def send_inputs(bucket: Bucket, name: TaskName, paths: list[Path], request: str = "") -> str:
-    """Upload inputs under `infer/<request>/` and return the request's name; sends nothing twice.
-
-    Raises `TenantError` for inputs that cannot be sent, and where there is no such task.
-    """
-    from easeml_core.cli import upload, waiting
-
-    waiting.need_status(bucket, name)
-    files = upload.gather(paths)
-    request = request or f"r-{upload.content_id(files)}"
-    upload.push(bucket, name.key(naming.INFER_DIR, request), files, replace=True)
-    return request
 
 
 def status_view(status: dict[str, Any]) -> RenderableType:

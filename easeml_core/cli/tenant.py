@@ -137,8 +137,10 @@ def finish(bucket: Bucket, name: TaskName, pushed: Pushed, wait: bool, timeout: 
         "removed": list(pushed.removed),
         "extra": list(pushed.extra),
     }
-    status = waiting.for_answer(bucket, name, timeout) if wait else None
-    if status is not None:
+    status = None
+    if wait:
+        with console(stderr=True).status("waiting for the service's answer"):
+            status = waiting.for_answer(bucket, name, timeout)
         answer |= {"state": status["state"], "problems": status["problems"]}
     emit(answer, as_json, lambda _: _text(answer))
     if status is not None and status["problems"]:

@@ -22,7 +22,7 @@ from easeml_core.errors import Problem, TenantError
 from easeml_core.naming import TaskName
 
 if TYPE_CHECKING:
-    from easeml_core.bucket import Bucket, Entry
+    from easeml_core.bucket import Bucket, Entry, Listing
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
 # An object store answers a small put in some 10 ms, whatever its size: send several side by side.
@@ -143,34 +143,43 @@ def push(
     replace: bool = False,
     progress: Progress = lambda size: None,
 ) -> Pushed:
-    """Send `files` under `prefix`, in their order; with `replace` remove what the bucket has beyond them.
+    """Send `files` under `prefix`, the spec last; with `replace` remove what the bucket has beyond them.
 
     Raises `TemporaryError` when the bucket is away: what was sent stays, and the next call goes on.
     """
     listing = bucket.listing(prefix)
-    entries = dict(zip(listing.names(), listing.entries, strict=True)) if listing else {}
-    marker = f"{prefix}/{naming.READY_MARKER}"
-    extra = sorted(entries.keys() - {file.name for file in files})
-    # While anything is under way, no marker may say that the upload is complete.
-    bucket.delete(marker)
+    there = _by_name(listing)
+    extra = tuple(sorted(there.keys() - {file.name for file in files}))
 
-    def send(file: LocalFile) -> bool:
-        return _send(bucket, f"{prefix}/{file.name}", file, entries.get(file.name))
+    def is_same(file: LocalFile) -> bool:
+        same = file.name in there and _is_same(bucket, f"{prefix}/{file.name}", file, there[file.name])
+        if same:
+            progress(file.size)
+        return same
 
-    sent: list[str] = []
-    same: list[str] = []
-    first = [file for file in files if file.name != naming.SPEC_FILE]
-    last = [file for file in files if file.name == naming.SPEC_FILE]
+    def send(file: LocalFile) -> None:
+        bucket.write(f"{prefix}/{file.name}", file.path.read_bytes())
+        progress(file.size)
+
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for batch in (first, last):
-            for file, was_sent in zip(batch, pool.map(send, batch), strict=True):
-                (sent if was_sent else same).append(file.name)
-                progress(file.size)
-    if replace:
-        for name in extra:
-            bucket.delete(f"{prefix}/{name}")
+        known = list(pool.map(is_same, files))
+        same = tuple(file.name for file, is_known in zip(files, known, strict=True) if is_known)
+        news = [file for file, is_known in zip(files, known, strict=True) if not is_known]
+        pushed = Pushed(
+            tuple(file.name for file in news), same, () if replace else extra, extra if replace else ()
+        )
+        if listing is not None and listing.marked and not pushed.changed:
+            return pushed
+        # While anything is under way, no marker may say that the upload is complete.
+        marker = f"{prefix}/{naming.READY_MARKER}"
+        bucket.delete(marker)
+        for is_last in (False, True):
+            batch = [file for file in news if (file.name == naming.SPEC_FILE) is is_last]
+            list(pool.map(send, batch))
+    for name in pushed.removed:
+        bucket.delete(f"{prefix}/{name}")
     bucket.write(marker, b"")
-    return Pushed(tuple(sent), tuple(same), () if replace else tuple(extra), tuple(extra) if replace else ())
+    return pushed
 
 
 def submit(
@@ -191,8 +200,7 @@ def submit(
 
 def refuse_overwriting(bucket: Bucket, prefix: str, files: Iterable[LocalFile]) -> None:
     """Raise `TenantError` for files that would replace others of the same name and another content."""
-    listing = bucket.listing(prefix)
-    there = dict(zip(listing.names(), listing.entries, strict=True)) if listing else {}
+    there = _by_name(bucket.listing(prefix))
     problems = [
         Problem(file.name, "the task has another file of this name", fix="rename yours, or use --replace")
         for file in files
@@ -230,11 +238,8 @@ def _local(path: Path, name: str) -> LocalFile:
     return LocalFile(path, name, path.stat().st_size)
 
 
-def _send(bucket: Bucket, key: str, file: LocalFile, there: Entry | None) -> bool:
-    if there is not None and _is_same(bucket, key, file, there):
-        return False
-    bucket.write(key, file.path.read_bytes())
-    return True
+def _by_name(listing: Listing | None) -> dict[str, Entry]:
+    return dict(zip(listing.names(), listing.entries, strict=True)) if listing else {}
 
 
 def _is_same(bucket: Bucket, key: str, file: LocalFile, there: Entry) -> bool:

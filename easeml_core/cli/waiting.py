@@ -1,10 +1,11 @@
-"""Waits for the service's answers, which come through the bucket: `status.json` and `predictions/`."""
+"""Asks the service and waits for its answers, all through the bucket: `status.json`, `predictions/`."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from easeml_core import naming
@@ -39,6 +40,20 @@ def need_status(bucket: Bucket, name: TaskName) -> dict[str, Any]:
             text, fix = "the service has not looked at it yet", "wait a little; does the service run?"
         raise TenantError([Problem(name.key(naming.STATUS_JSON), text, fix=fix)])
     return status
+
+
+def send_inputs(bucket: Bucket, name: TaskName, paths: list[Path], request: str = "") -> str:
+    """Upload inputs under `infer/<request>/` and return the request's name; sends nothing twice.
+
+    Raises `TenantError` for inputs that cannot be sent, and where there is no such task.
+    """
+    from easeml_core.cli import upload
+
+    need_status(bucket, name)
+    files = upload.gather(paths)
+    request = request or f"r-{upload.content_id(files)}"
+    upload.push(bucket, name.key(naming.INFER_DIR, request), files, replace=True)
+    return request
 
 
 def for_answer(bucket: Bucket, name: TaskName, timeout: float) -> dict[str, Any]:
