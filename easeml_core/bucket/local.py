@@ -1,0 +1,152 @@
+"""A bucket in a local folder, which its tenants write to directly and are not trusted with.
+
+No symbolic link below the root is ever followed, neither on reading nor on writing: every path is opened
+component by component with O_NOFOLLOW, so that a link swapped in between a check and its use does not
+help either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from easeml_core.bucket.entries import Entry
+from easeml_core.bucket.leftovers import is_leftover
+from easeml_core.bucket.store import Contents
+from easeml_core.errors import TemporaryError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1 << 20
+
+
+class LocalStore:
+    """`Store` over a local folder; the folder is made where it is missing."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root.resolve()
+
+    def contents(self, prefix: str = "") -> Contents:
+        """One walk with one stat per file: 50,000 files take about half a second."""
+        found = Contents()
+        if prefix and not self._is_plain_folder(prefix):
+            with suppress(OSError):
+                status = os.lstat(self.root / prefix)
+                if os.path.isfile(self.root / prefix) and not os.path.islink(self.root / prefix):
+                    found.entries.append(_entry(prefix, status))
+            return found
+        pending = [prefix]
+        while pending:
+            folder = pending.pop()
+            lead = f"{folder}/" if folder else ""
+            empty = True
+            try:
+                with os.scandir(self.root / folder) as items:
+                    for item in items:
+                        if is_leftover(item.name):
+                            continue
+                        empty = False
+                        key = lead + item.name
+                        # An entry may vanish between the listing and its stat: then it was not there.
+                        with suppress(FileNotFoundError):
+                            if item.is_symlink():
+                                found.links.append(key)
+                            elif item.is_dir(follow_symlinks=False):
+                                pending.append(key)
+                            elif item.is_file(follow_symlinks=False):
+                                found.entries.append(_entry(key, item.stat(follow_symlinks=False)))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError as error:
+                raise TemporaryError(f"cannot list {self.root / folder}: {error.strerror}") from error
+            if empty and folder != prefix:
+                found.folders.append(folder)
+        return found
+
+    def read(self, key: str, limit: int) -> bytes:
+        """See `Store`."""
+        with self._folder(key) as (folder, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            with os.fdopen(descriptor, "rb") as stream:
+                return stream.read(limit)
+
+    def write(self, key: str, content: bytes) -> None:
+        """Written under a hidden name beside its place, then renamed."""
+        with self._folder(key, make=True) as (folder, name):
+            aside = f".{name[:200]}.{secrets.token_hex(6)}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            try:
+                with os.fdopen(os.open(aside, flags, 0o644, dir_fd=folder), "wb") as stream:
+                    stream.write(content)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(aside, dir_fd=folder)
+                raise
+
+    def delete(self, key: str) -> None:
+        """See `Store`."""
+        with suppress(FileNotFoundError), self._folder(key) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def fetch(self, pairs: Sequence[tuple[Entry, Path]]) -> None:
+        """See `Store`; a file that grew or went since it was listed is a `TemporaryError`."""
+        for entry, path in pairs:
+            try:
+                with self._folder(entry.key) as (folder, name):
+                    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+                    with (
+                        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source,
+                        path.open("xb") as out,
+                    ):
+                        left = entry.size
+                        while left and (chunk := source.read(min(_CHUNK, left))):
+                            out.write(chunk)
+                            left -= len(chunk)
+            except FileNotFoundError as error:
+                raise TemporaryError(f"{entry.key} vanished while it was being read") from error
+            if left:
+                raise TemporaryError(f"{entry.key} shrank while it was being read")
+
+    def _is_plain_folder(self, prefix: str) -> bool:
+        try:
+            with self._folder(f"{prefix}/x"):
+                return True
+        except OSError:
+            return False
+
+    @contextmanager
+    def _folder(self, key: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Descriptor of the folder that holds `key`, reached without following a link; and the last name."""
+        *folders, name = key.split("/")
+        if name in ("", ".", "..") or any(part in ("", ".", "..") for part in folders):
+            raise FileNotFoundError(errno.ENOENT, "not a key", key)
+        here = os.open(self.root, _FOLDER & ~os.O_NOFOLLOW)
+        try:
+            for part in folders:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=here)
+                below = os.open(part, _FOLDER, dir_fd=here)
+                os.close(here)
+                here = below
+            yield here, name
+        except OSError as error:
+            # O_NOFOLLOW on a link, or a file where a folder should be: for us there is no such key.
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise FileNotFoundError(errno.ENOENT, "not a plain file in the bucket", key) from error
+            raise
+        finally:
+            os.close(here)
+
+
+def _entry(key: str, status: os.stat_result) -> Entry:
+    # The modification time alone can be set back (cp -p, rsync -t); the change time cannot.
+    tag = f"{status.st_mtime_ns}.{status.st_ctime_ns}.{status.st_ino}"
+    return Entry(key, status.st_size, tag, status.st_mtime)
