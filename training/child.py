@@ -37,6 +37,8 @@ def prepare_environment() -> None:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
         "GIT_PYTHON_REFRESH": "quiet",
+        # pyarrow's allocator would otherwise start a thread on import, and a forking process must have one.
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)

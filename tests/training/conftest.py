@@ -111,8 +111,9 @@ def mlflow_url() -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     server = subprocess.Popen(
         [
-            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-            "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts",
+            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
+            "--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db",
+            "--artifacts-destination", f"{folder}/artifacts",
         ],
         env={
             **os.environ,
