@@ -1,0 +1,224 @@
+"""What kind of data lies in a tree of files, its shape and its labels, seen from headers and labels only."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from easeml_core.errors import Problem, TenantError
+from easeml_core.naming import DATA_DIR
+
+if TYPE_CHECKING:
+    from easeml_core.data.findings import Findings
+    from easeml_core.data.tree import SourceFile, Tree
+
+LARGEST_SIDE = 224  # larger images are proposed at this size: what the networks were made for
+LOOKED_AT = 300  # images whose headers are read
+MANY_VALUES = 20  # more different whole numbers than this may be a quantity rather than classes …
+FEW_EACH = 10  # … and are, where each occurs less often than this on average
+
+_ARRAY_ENDS, _SERIES_ENDS, _TABLE_ENDS = (".npz",), (".ts",), (".csv", ".tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was seen: `shape` of one input (of one step, for a series), and `labels`, one per example seen,
+    as text; `values` is how many numbers are to be predicted, None where the labels are classes."""
+
+    what: str
+    shape: tuple[int, ...]
+    labels: Sequence[str]
+    values: int | None = None
+    is_series: bool = False
+    hints: tuple[str, ...] = ()
+
+
+def look_at(tree: Tree, findings: Findings) -> Sight:
+    """See what `tree` holds; problems go to `findings`. Raises `TenantError` where it cannot tell."""
+    from easeml_core.data.findings import listed
+    from easeml_core.data.images import ENDS as IMAGE_ENDS
+
+    kinds = {
+        "images": [file for file in tree.files if file.suffix in IMAGE_ENDS],
+        "npz": [file for file in tree.files if file.suffix in _ARRAY_ENDS],
+        "ts": [file for file in tree.files if file.suffix in _SERIES_ENDS],
+        "tables": [file for file in tree.files if file.suffix in _TABLE_ENDS],
+    }
+    if kinds["images"]:
+        return _images(tree, kinds["images"], kinds["tables"], findings)
+    found = {kind: files for kind, files in kinds.items() if files}
+    if len(found) != 1:
+        names = [files[0].name for files in found.values()] or [file.name for file in tree.files]
+        text = f"cannot tell what the data is; found {listed(names) if names else 'no file at all'}"
+        fix = "put in one kind: a folder per class of images, .npz, .csv, .ts, or a .zip or .tar of one"
+        raise TenantError([Problem(DATA_DIR, text, fix=fix)])
+    look = {"npz": _arrays, "ts": _series, "tables": _tables}
+    ((kind, files),) = found.items()
+    return look[kind](files, findings)
+
+
+def _images(tree: Tree, images: list[SourceFile], tables: list[SourceFile], findings: Findings) -> Sight:
+    from easeml_core.data.classes import place_by_folder
+    from easeml_core.data.tables import file_labels
+
+    by_table = [found for table in tables if (found := file_labels(table, findings)) is not None]
+    if by_table:
+        labels = [label for table in by_table for label in table.values()]
+    else:
+        places = place_by_folder(tree, images, findings)
+        labels = [label for label, _ in places.values() if label is not None]
+    step = -(-len(images) // LOOKED_AT)
+    sizes, has_colour = _image_headers(images[::step])
+    ((height, width), count), hints = sizes.most_common(1)[0], []
+    if count < sizes.total():
+        hints.append("the images differ in size; all are resized to that of the program")
+    largest = max(height, width)
+    if largest > LARGEST_SIDE:
+        height, width = (max(1, round(side * LARGEST_SIDE / largest)) for side in (height, width))
+        hints.append(
+            f"the images are larger than {LARGEST_SIDE} pixels; they are shrunk to the program's size"
+        )
+    what = f"{len(images)} {'colour' if has_colour else 'grey'} images"
+    return Sight(what, (height, width, 3 if has_colour else 1), labels, hints=tuple(hints))
+
+
+def _image_headers(images: list[SourceFile]) -> tuple[Counter[tuple[int, int]], bool]:
+    from PIL import Image
+
+    sizes: Counter[tuple[int, int]] = Counter()
+    has_colour = False
+    for file in images:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                image = Image.open(file.path)
+            with image:
+                sizes[image.height, image.width] += 1
+                has_colour |= image.mode not in ("1", "L", "LA", "I", "F") and not image.mode.startswith("I;")
+        except Exception:  # Pillow raises many classes on broken input
+            continue  # intake will name it; one broken image should not keep anyone from starting
+    if not sizes:
+        text = f"none of the images looked at can be opened, {images[0].name} for one"
+        raise TenantError([Problem(f"{DATA_DIR}/{images[0].name}", text)])
+    return sizes, has_colour
+
+
+def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
+    import numpy as np
+
+    # The reader's own lists, so that the proposal is about the arrays that intake will take.
+    from easeml_core.data.arrays import _INPUTS, _TARGETS
+
+    where = f"{DATA_DIR}/{files[0].name}"
+    try:
+        with np.load(files[0].path, allow_pickle=False) as opened:
+            by_name = {name.lower(): name for name in opened.files}
+            x_name, y_name = _pick(by_name, _INPUTS), _pick(by_name, _TARGETS)
+            if x_name is None or y_name is None:
+                wanted = ", ".join(_INPUTS if x_name is None else _TARGETS)
+                text = f"needs an array named one of {wanted}; found {', '.join(opened.files) or 'none'}"
+                raise TenantError(
+                    [Problem(where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")]
+                )
+            targets = opened[y_name]
+        shape, is_float = _array_header(files[0], x_name)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise TenantError([Problem(where, f"cannot be read: {error}")]) from None
+    if not 2 <= len(shape) <= 4 or not all(shape):
+        text = f"inputs of shape {shape} are neither images, nor series, nor vectors"
+        raise TenantError([Problem(where, text)])
+    labels, values = _targets(targets)
+    what = f"{shape[0]} examples of shape {shape[1:]}"
+    if "lengths" in by_name or (len(shape) == 3 and is_float):
+        hint = f"if these are grey images, the input is {{[Tensor[{', '.join(map(str, shape[1:]))}, 1]], []}}"
+        return Sight(what, shape[2:] or (1,), labels, values, True, (hint,) if len(shape) == 3 else ())
+    one = (*shape[1:], 1) if len(shape) == 3 else shape[1:]
+    if len(one) == 3 and one[0] in (1, 3, 4) and one[2] not in (1, 3, 4):
+        one = (one[1], one[2], one[0])  # channels come first; the reader moves them
+    return Sight(what, one, labels, values)
+
+
+def _array_header(file: SourceFile, name: str) -> tuple[tuple[int, ...], bool]:
+    """Shape, and whether the numbers are floats, without reading them."""
+    from numpy.lib import format as npy
+
+    with zipfile.ZipFile(file.path) as opened, opened.open(f"{name}.npy") as stream:
+        read = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    return tuple(shape), dtype.kind == "f"
+
+
+def _pick(by_name: dict[str, str], names: Sequence[str]) -> str | None:
+    """The first array with one of `names`, by itself or as the training part."""
+    wanted = [name + end for end in ("", "_train") for name in names]
+    return next((by_name[name] for name in wanted if name in by_name), None)
+
+
+def _targets(targets: Any) -> tuple[list[str], int | None]:
+    if targets.ndim == 2 and targets.shape[1] > 1:
+        if not ((targets == 0) | (targets == 1)).all() or not (targets.sum(axis=1) == 1).all():
+            return [], int(targets.shape[1])
+        targets = targets.argmax(axis=1)  # one-hot rows
+    labels = [str(value) for value in targets.ravel().tolist()]
+    return labels, 1 if _is_quantity(labels) else None
+
+
+def _series(files: list[SourceFile], findings: Findings) -> Sight:
+    from easeml_core.data.text import open_text
+
+    labels: list[str] = []
+    dimensions = 1
+    for file in files:
+        with open_text(file.path, f"{DATA_DIR}/{file.name}") as stream:
+            in_data = False
+            for line in filter(None, map(str.strip, stream)):
+                if in_data:
+                    parts = line.split(":")
+                    labels.append(parts[-1].strip())
+                    dimensions = len(parts) - 1
+                in_data |= line.lower() == "@data"
+    if not labels or dimensions < 1:
+        text = "holds no series with a class after @data"
+        raise TenantError([Problem(f"{DATA_DIR}/{files[0].name}", text)])
+    return Sight(f"{len(labels)} series of {dimensions} values per step", (dimensions,), labels, None, True)
+
+
+def _tables(files: list[SourceFile], findings: Findings) -> Sight:
+    from easeml_core.data.tables import read_header
+    from easeml_core.data.text import open_text
+
+    labels: list[str] = []
+    features, named = 0, ""
+    for file in files:
+        with open_text(file.path, f"{DATA_DIR}/{file.name}") as stream:
+            header = read_header(stream, file, None, findings, labelled=True)
+            findings.check()
+            assert header is not None  # else `findings` holds why
+            features, named = len(header.features), header.names[header.labels[0]]
+            rows = csv.reader(stream, delimiter=header.delimiter)
+            labels += [row[header.labels[0]].strip() for row in rows if len(row) == len(header.names)]
+    if features < 1 or not labels:
+        text = "holds no rows with a label and at least one other column"
+        raise TenantError([Problem(f"{DATA_DIR}/{files[0].name}", text)])
+    values = 1 if _is_quantity(labels) else None
+    hint = f"the column {named} is what is predicted"
+    return Sight(f"{len(labels)} rows of {features} columns", (features,), labels, values, hints=(hint,))
+
+
+def _is_quantity(labels: Sequence[str]) -> bool:
+    """Whether labels are amounts rather than names of classes."""
+    from easeml_core.data.text import number
+
+    numbers = [number(label) for label in labels]
+    known = [value for value in numbers if value is not None]
+    if len(known) < len(numbers):
+        return False
+    if not all(value.is_integer() for value in known):
+        return True
+    distinct = len(set(known))
+    return distinct > MANY_VALUES and len(known) < FEW_EACH * distinct

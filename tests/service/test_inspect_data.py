@@ -1,0 +1,233 @@
+"""`easeml init`: what it proposes can be loaded, and intake can read the data by it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from easeml_core.data import Limits, build_version
+from easeml_core.errors import TenantError
+from easeml_core.naming import TaskName
+from easeml_core.service.inspect_data import propose_spec
+from easeml_core.spec import load_spec
+
+RANDOM = np.random.default_rng(5)
+
+
+def picture(height: int = 12, width: int = 10, mode: str = "L") -> Image.Image:
+    size = (height, width) if mode == "L" else (height, width, len(mode))
+    return Image.fromarray(RANDOM.integers(0, 256, size, dtype=np.uint8), mode)
+
+
+def class_folders(
+    data: Path, counts: dict[str, int], mode: str = "L", size: tuple[int, int] = (12, 10)
+) -> None:
+    for name, count in counts.items():
+        (data / name).mkdir(parents=True)
+        for number in range(count):
+            picture(*size, mode=mode).save(data / name / f"{number}.png")
+
+
+def grey_folders(data: Path) -> None:
+    class_folders(data, {"cat": 8, 'do"g: #1': 8, "NO": 8})
+
+
+def colour_zip(data: Path) -> None:
+    class_folders(data.parent / "packed", {"a": 8, "b": 8}, mode="RGB", size=(300, 600))
+    (data.parent / "packed" / "__MACOSX").mkdir()
+    with zipfile.ZipFile(data / "pictures.zip", "w") as archive:
+        for file in sorted((data.parent / "packed").rglob("*.png")):
+            archive.write(file, file.relative_to(data.parent / "packed"))
+
+
+def uneven_folders(data: Path) -> None:
+    class_folders(data, {"common": 30, "rare": 4})
+
+
+def labelled_by_table(data: Path) -> None:
+    for number in range(16):
+        picture().save(data / f"{number}.png")
+    rows = [f"{number}.png,{'xy'[number % 2]}" for number in range(16)]
+    (data / "labels.csv").write_text("\n".join(["file,label", *rows]))
+
+
+def npz_images(data: Path) -> None:
+    x = RANDOM.integers(0, 256, (40, 9, 7), dtype=np.uint8)
+    np.savez_compressed(data / "d.npz", x=x, y=np.arange(40) % 4)
+
+
+def npz_channels_first(data: Path) -> None:
+    x = RANDOM.integers(0, 256, (40, 3, 9, 7), dtype=np.uint8)
+    np.savez_compressed(data / "d.npz", images=x, labels=np.eye(4)[np.arange(40) % 4])
+
+
+def npz_vectors(data: Path) -> None:
+    np.savez_compressed(data / "d.npz", x=RANDOM.normal(size=(40, 5)), y=RANDOM.normal(size=40))
+
+
+def npz_two_values(data: Path) -> None:
+    np.savez_compressed(data / "d.npz", x=RANDOM.normal(size=(40, 5)), y=RANDOM.normal(size=(40, 2)))
+
+
+def npz_series(data: Path) -> None:
+    np.savez_compressed(data / "d.npz", x=RANDOM.normal(size=(40, 20, 3)), y=np.array(["u", "v"] * 20))
+
+
+def csv_classes(data: Path) -> None:
+    rows = [f"{n},{RANDOM.normal()},{RANDOM.normal()},{'no' if n % 3 else 'yes'}" for n in range(40)]
+    (data / "d.csv").write_text("\n".join(["id,a,b,class", *rows]))
+
+
+def csv_amounts(data: Path) -> None:
+    rows = [f"{RANDOM.normal()};{RANDOM.normal()};{n * n}" for n in range(40)]
+    (data / "d.csv").write_text("\n".join(["a;b;target", *rows]))
+
+
+def csv_many_classes(data: Path) -> None:
+    rows = [f"{RANDOM.normal()},{RANDOM.normal()},{n % 25}" for n in range(500)]
+    (data / "d.csv").write_text("\n".join(["a,b,label", *rows]))
+
+
+def ts_series(data: Path) -> None:
+    rows = [f"{n},2,3,4:5,6,7,{n}:{'ab'[n % 2]}" for n in range(30)]
+    header = ["@problemName x", "@timeStamps false", "@dimensions 2", "@classLabel true a b", "@data"]
+    (data / "d_TRAIN.ts").write_text("\n".join(["# c", *header, *rows]))
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "program", "objective"),
+    [
+        (grey_folders, "{input: {[Tensor[12, 10, 1]], []}, output: {[Tensor[3]], []}}", "accuracy"),
+        (colour_zip, "{input: {[Tensor[112, 224, 3]], []}, output: {[Tensor[2]], []}}", "accuracy"),
+        (
+            uneven_folders,
+            "{input: {[Tensor[12, 10, 1]], []}, output: {[Tensor[2]], []}}",
+            "balanced_accuracy",
+        ),
+        (labelled_by_table, "{input: {[Tensor[12, 10, 1]], []}, output: {[Tensor[2]], []}}", "accuracy"),
+        (npz_images, "{input: {[Tensor[9, 7, 1]], []}, output: {[Tensor[4]], []}}", "accuracy"),
+        (npz_channels_first, "{input: {[Tensor[9, 7, 3]], []}, output: {[Tensor[4]], []}}", "accuracy"),
+        (npz_vectors, "{input: {[Tensor[5]], []}, output: {[Tensor[1]], []}}", "mse"),
+        (npz_two_values, "{input: {[Tensor[5]], []}, output: {[Tensor[2]], []}}", "mse"),
+        (npz_series, "{input: {[Tensor[3]], [next]}, output: {[Tensor[2]], []}}", "accuracy"),
+        (csv_classes, "{input: {[Tensor[2]], []}, output: {[Tensor[2]], []}}", "accuracy"),
+        (csv_amounts, "{input: {[Tensor[2]], []}, output: {[Tensor[1]], []}}", "mse"),
+        (csv_many_classes, "{input: {[Tensor[2]], []}, output: {[Tensor[25]], []}}", "accuracy"),
+        (ts_series, "{input: {[Tensor[2]], [next]}, output: {[Tensor[2]], []}}", "accuracy"),
+    ],
+)
+def test_a_proposal_fits_the_data(
+    lay_out: Callable[[Path], None], program: str, objective: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "task" / "data"
+    data.mkdir(parents=True)
+    lay_out(data)
+    text = propose_spec(tmp_path / "task")
+    assert propose_spec(data) == text
+    spec = load_spec(text)
+    assert (str(spec.program), spec.objective) == (program, objective)
+    assert spec.description
+    assert spec.budget_trials
+    facts = build_version(
+        tmp_path / "task",
+        spec,
+        parent=None,
+        limits=Limits(),
+        versions_dir=tmp_path / "versions",
+        name=TaskName("tenant", "task"),
+    )
+    assert facts.outputs == spec.outputs
+    assert not facts.warnings
+
+
+def empty(data: Path) -> None:
+    del data
+
+
+def two_kinds(data: Path) -> None:
+    npz_vectors(data)
+    csv_classes(data)
+
+
+def one_class(data: Path) -> None:
+    class_folders(data, {"cat": 3})
+
+
+def no_folders(data: Path) -> None:
+    picture().save(data / "1.png")
+
+
+def unreadable_images(data: Path) -> None:
+    for name in "ab":
+        (data / name).mkdir()
+        (data / name / "1.png").write_bytes(b"<html>")
+
+
+def npz_without_labels(data: Path) -> None:
+    np.savez(data / "d.npz", x=np.zeros((3, 2)))
+
+
+def npz_of_objects(data: Path) -> None:
+    np.savez(data / "d.npz", x=np.zeros((3, 2)), y=np.array([object()] * 3))
+
+
+def broken_npz(data: Path) -> None:
+    (data / "d.npz").write_bytes(b"PK\x03\x04 nothing")
+
+
+def npz_of_deep_arrays(data: Path) -> None:
+    np.savez(data / "d.npz", x=np.zeros((3, 2, 2, 2, 2)), y=np.arange(3))
+
+
+def unknown(data: Path) -> None:
+    (data / "model.h5").write_bytes(b"x")
+
+
+def ts_without_data(data: Path) -> None:
+    (data / "d.ts").write_text("@problemName x\n")
+
+
+def escaping_zip(data: Path) -> None:
+    with zipfile.ZipFile(data / "d.zip", "w") as archive:
+        archive.writestr("../../x.png", b"x")
+
+
+def headless_csv(data: Path) -> None:
+    (data / "d.csv").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "words"),
+    [
+        (empty, "found no file at all"),
+        (two_kinds, "found d.npz, d.csv"),
+        (one_class, "all examples are of one class, 'cat'"),
+        (no_folders, "lies in no class folder"),
+        (unreadable_images, "none of the images looked at can be opened"),
+        (npz_without_labels, "needs an array named one of y, targets"),
+        (npz_of_objects, "cannot be read"),
+        (broken_npz, "cannot be read"),
+        (npz_of_deep_arrays, "neither images, nor series, nor vectors"),
+        (unknown, "found model.h5"),
+        (ts_without_data, "holds no series with a class"),
+        (escaping_zip, ".."),
+        (headless_csv, "has no rows in it"),
+    ],
+)
+def test_it_says_when_it_cannot_tell(lay_out: Callable[[Path], None], words: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    lay_out(data)
+    with pytest.raises(TenantError) as caught:
+        propose_spec(data)
+    assert words in str(caught.value)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TenantError, match="is no folder"):
+        propose_spec(tmp_path / "nowhere")
