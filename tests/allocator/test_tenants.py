@@ -108,6 +108,33 @@ def test_greedy_prefers_the_task_with_more_to_gain():
     assert "best so far of 0.55" in decision.reason
 
 
+def test_tasks_with_the_same_gap_are_all_candidates_and_one_below_the_average_is_not():
+    done = CompletedTrial("a", Ended.SUCCEEDED, 0.6, 1.0, 0)
+    request = fresh(3)
+    equal = tuple(replace(task, completed=(done,)) for task in request.tasks)
+    state = Greedy().state(Board.of(replace(request, tasks=equal)))
+    assert [view.task.task for view in state.candidates] == ["t/0", "t/1", "t/2"]
+    assert len(set(state.gap.values())) == 1
+    better = (replace(equal[0], completed=(replace(done, quality=0.9),)), *equal[1:])
+    state = Greedy().state(Board.of(replace(request, tasks=better)))
+    assert [view.task.task for view in state.candidates] == ["t/1", "t/2"]
+
+
+def test_scores_are_the_papers_bounds_for_the_next_play():
+    done = (
+        CompletedTrial("a", Ended.SUCCEEDED, 0.6, 1.0, 0),
+        CompletedTrial("c", Ended.SUCCEEDED, 0.7, 1.0, 1),
+    )
+    request = fresh(2)
+    board = Board.of(replace(request, tasks=(replace(request.tasks[0], completed=done), request.tasks[1])))
+    view = board.views[0]
+    beta = 2 * 4.0 * np.log(np.pi**2 * 2 * 4 * 3**2 / (6 * 0.5))  # c* = 4, n = 2, K* = 4, t = 3
+    expected = view.posterior.mean + np.sqrt(beta / np.arange(1.0, 5.0)) * view.posterior.deviation
+    np.testing.assert_allclose(GpUcb().scores(view, board), expected, rtol=1e-12)
+    oblivious = view.posterior.mean + np.sqrt(np.log(4 * 3**2 / 0.5)) * view.posterior.deviation
+    np.testing.assert_allclose(GpUcb(cost_aware=False).scores(view, board), oblivious, rtol=1e-12)
+
+
 def test_greedy_weighs_what_may_be_gained():
     done = CompletedTrial("a", Ended.SUCCEEDED, 0.6, 1.0, 0)
     request = fresh(2)
