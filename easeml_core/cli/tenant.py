@@ -23,7 +23,7 @@ from easeml_core.cli.options import (
     open_bucket,
     task_name,
 )
-from easeml_core.cli.output import Code, console, emit, fail
+from easeml_core.cli.output import Code, console, emit
 from easeml_core.naming import TaskName
 
 if TYPE_CHECKING:
@@ -73,15 +73,10 @@ def feed(
     as_json: JsonOption = False,
 ) -> None:
     """Add examples to a task: a new data version, on which its candidates are tried again."""
-    from easeml_core.cli import upload
-    from easeml_core.errors import Problem, TenantError
+    from easeml_core.cli import upload, waiting
 
     name, where = task_name(task, tenant), open_bucket(bucket)
-    if where.read_if_there(name.key(naming.SPEC_FILE)) is None:
-        fix = f"submit it first: easeml submit {name} FOLDER"
-        raise TenantError(
-            [Problem(name.key(naming.SPEC_FILE), "there is no such task in the bucket", fix=fix)]
-        )
+    waiting.need_task(where, name)
     files = upload.gather(paths, naming.DATA_DIR)
     if not replace:
         upload.refuse_overwriting(where, name.prefix, files)
@@ -116,8 +111,9 @@ def cancel(
 
 def control(name: TaskName, bucket: Bucket, state: str, as_json: bool) -> None:
     """Ask the service for a state of the task, through `control.json`."""
-    if bucket.read_if_there(name.key(naming.SPEC_FILE)) is None:
-        fail(Code.PROBLEM, f"there is no task {name} in {bucket.url}", as_json)
+    from easeml_core.cli import waiting
+
+    waiting.need_task(bucket, name)
     # With its time, so that asking for the same again (after a feed has opened the task) is news.
     asked_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     bucket.write(name.key(naming.CONTROL_FILE), json.dumps({"state": state, "asked_at": asked_at}))

@@ -34,10 +34,8 @@ def need_status(bucket: Bucket, name: TaskName) -> dict[str, Any]:
     """Like `read_status`; raises `TenantError` where the service has said nothing of the task."""
     status = read_status(bucket, name)
     if status is None:
-        if bucket.listing(name.prefix) is None:
-            text, fix = "there is no such task in the bucket", f"submit it: easeml submit {name} FOLDER"
-        else:
-            text, fix = "the service has not looked at it yet", "wait a little; does the service run?"
+        need_task(bucket, name)
+        text, fix = "the service has not looked at it yet", "wait a little; does the service run?"
         raise TenantError([Problem(name.key(naming.STATUS_JSON), text, fix=fix)])
     return status
 
@@ -54,6 +52,15 @@ def send_inputs(bucket: Bucket, name: TaskName, paths: list[Path], request: str 
     request = request or f"r-{upload.content_id(files)}"
     upload.push(bucket, name.key(naming.INFER_DIR, request), files, replace=True)
     return request
+
+
+def need_task(bucket: Bucket, name: TaskName) -> None:
+    """Raise `TenantError` where the bucket has no such task."""
+    if bucket.read_if_there(name.key(naming.SPEC_FILE)) is None:
+        fix = f"submit it first: easeml submit {name} FOLDER"
+        raise TenantError(
+            [Problem(name.key(naming.SPEC_FILE), "there is no such task in the bucket", fix=fix)]
+        )
 
 
 def for_answer(bucket: Bucket, name: TaskName, timeout: float) -> dict[str, Any]:

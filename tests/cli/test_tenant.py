@@ -151,7 +151,7 @@ def test_asking_twice_is_news_each_time(easeml: Easeml, bucket: Bucket, folder: 
 def test_unknown_task_ends_with_1(easeml: Easeml, bucket: Bucket, command: str) -> None:
     result = easeml(command, "lab/nothing", "--json")
     assert result.exit_code == 1
-    assert "no" in data_of(result)["error"]
+    assert "no such task" in data_of(result)["problems"][0]["message"]
     assert bucket.listing("lab/nothing") is None
 
 
