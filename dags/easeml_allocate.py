@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, TriggerRule
 from easeml_airflow.operators import DecideOperator, SettleOperator, TrainModelOperator
@@ -36,6 +36,9 @@ def allocate(device: str, settings: Settings) -> DAG:
         doc_md=DOC.format(device=device),
         tags={"easeml", "device"},
         schedule="@continuous",
+        # Without a start in the past, Airflow gives the first two runs the same logical date, refuses the
+        # second, and never runs the DAG again.
+        start_date=datetime(2018, 8, 27, tzinfo=UTC),
         max_active_runs=1,
         # A broken machine must not spin through runs.
         max_consecutive_failed_dag_runs=3,

@@ -14,9 +14,8 @@ from airflow.sdk import BaseHook
 from easeml_airflow.leases import LeaseKeeper, Stop
 
 if TYPE_CHECKING:
-    from easeml_core.service.decide import Assignment
-
     from easeml_core.service import Service
+    from easeml_core.service.decide import Assignment
     from easeml_core.service.trainer import TrainerRef
 
 LOOK_SECONDS = 0.2  # between looks at the trainer's log; its end is noticed at once, by its pid

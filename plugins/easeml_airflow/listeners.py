@@ -40,6 +40,9 @@ def warm() -> list[str]:
 
 @hookimpl
 def on_starting(component: object) -> None:
-    """Import ahead in the scheduler only: no other component forks our tasks."""
-    if "scheduler" in sys.argv[1:2]:
+    """Import ahead in the scheduler's own process only: no other component forks our tasks.
+
+    A task, forked from it, calls this too, and has the scheduler's arguments; it is not a `Job`.
+    """
+    if "scheduler" in sys.argv[1:2] and type(component).__name__ == "Job":
         warm()

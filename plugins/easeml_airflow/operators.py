@@ -21,9 +21,12 @@ from easeml_airflow.links import ChampionLink, MlflowRunLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from easeml_core.service.decide import Assignment
 
-PROMOTE_SECONDS = 300.0
+    from easeml_core.service import Service
+    from easeml_core.service.decide import Assignment
+    from easeml_core.workorder import TrialResult
+
+PROMOTE_SECONDS = 120.0
 
 
 def _assignment(fields: dict[str, Any]) -> Assignment:
@@ -179,12 +182,8 @@ class SettleOperator(BaseOperator):
         if not self.assignment:
             raise AirflowException("no assignment: see the decide step's log")
         service = Service.from_environment()
-        hook = TrainerHook(service, _assignment(self.assignment))
-        a = hook.assignment
-        # Nobody watches any more: a trainer that still runs is one that the train step lost.
-        hook.stop(Stop.KILLED)
-        result = trainer.collect(hook.folder)
-        self.log.info("%s%s", result.outcome, f": {result.reason}" if result.reason else "")
+        a = _assignment(self.assignment)
+        result = self._result(service, a)
         try:
             settlement = settle.settle(service, a.trial_id, a.attempt, result)
         except FencedError as error:
@@ -200,6 +199,21 @@ class SettleOperator(BaseOperator):
         if not self.trained:
             raise AirflowException("the train step failed for a reason of the machinery: see its log")
         return str(settlement.state)
+
+    def _result(self, service: Service, assignment: Assignment) -> TrialResult | None:
+        """What the attempt left; None where even its folder is gone."""
+        from easeml_core.service import trainer
+
+        try:
+            hook = TrainerHook(service, assignment)
+        except FileNotFoundError as error:
+            self.log.warning("the work order is gone: %s", error)
+            return None
+        # Nobody watches any more: a trainer that still runs is one that the train step lost.
+        hook.stop(Stop.KILLED)
+        result = trainer.collect(hook.folder)
+        self.log.info("%s%s", result.outcome, f": {result.reason}" if result.reason else "")
+        return result
 
 
 def _ref(fields: Any) -> Any:

@@ -31,15 +31,20 @@ def main(behaviour: str, order_path: str) -> None:
         time.sleep(0.01)
     print("trained")
     failed = behaviour == "fail"
-    result = {
-        "trial_id": order["trial_id"],
-        "attempt": order["attempt"],
-        "outcome": "failed" if failed else "succeeded",
-        "reason": "the candidate raised" if failed else "",
-        "quality": None if failed else 0.75,
-        "score": None if failed else 0.75,
-        "cost_seconds": 0.01,
-    }
+    answer = {"ok": True, "value": {"model_version": "1"}}
+    result = (
+        answer
+        if behaviour == "promote"
+        else {
+            "trial_id": order["trial_id"],
+            "attempt": order["attempt"],
+            "outcome": "failed" if failed else "succeeded",
+            "reason": "the candidate raised" if failed else "",
+            "quality": None if failed else 0.75,
+            "score": None if failed else 0.75,
+            "cost_seconds": 0.01,
+        }
+    )
     if behaviour == "wrong-attempt":
         result["attempt"] += 1
     aside = os.path.join(folder, "result.aside")

@@ -19,7 +19,9 @@ SCRIPT = Path(__file__).with_name("scripted_trainer.py")
 
 
 class ScriptedStandby:
-    """Speaks the standby's protocol; `behaviour` names what the trainers it starts do.
+    """Speaks the standby's protocol; `behaviour` names what the trainers it starts do, `started` their pids.
+
+    Promotions only succeed; their orders are kept in `promotions`.
 
     Like the real one it starts each trainer in a session of its own, writes `trainer.json`, and notes in
     `exit.json` how it ended.
@@ -28,6 +30,7 @@ class ScriptedStandby:
     def __init__(self, run_dir: Path) -> None:
         self.behaviour = "succeed"
         self.started: list[int] = []
+        self.promotions: list[dict[str, object]] = []
         run_dir.mkdir(parents=True, exist_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Bound by a relative path: a socket's path may have 107 characters, and pytest's folders are long.
@@ -62,20 +65,24 @@ class ScriptedStandby:
                 return
             with connection, connection.makefile("rw") as stream:
                 request = json.loads(stream.readline())
-                process = self._start(Path(request["order"]))
+                process = self._start(request["kind"], Path(request["order"]))
                 stream.write(json.dumps({"ok": True, "pid": process.pid}) + "\n")
 
-    def _start(self, order: Path) -> subprocess.Popen[bytes]:
+    def _start(self, kind: str, order: Path) -> subprocess.Popen[bytes]:
+        behaviour = self.behaviour if kind == "train" else kind
         with (order.parent / "log.txt").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-S", str(SCRIPT), self.behaviour, str(order)],
+                [sys.executable, "-S", str(SCRIPT), behaviour, str(order)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 env={"PYTHONUNBUFFERED": "1"},
             )
-        self.started.append(process.pid)
+        if kind == "train":
+            self.started.append(process.pid)
+        else:
+            self.promotions.append(json.loads(order.read_text()))
         known = {"pid": process.pid, "started": psutil.Process(process.pid).create_time()}
         _write(order.parent / "trainer.json", known)
         threading.Thread(target=_reap, args=(process, order.parent), daemon=True).start()

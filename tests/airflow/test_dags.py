@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import LazyDeserializedDAG
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -85,6 +86,14 @@ def test_a_device_runs_one_trial_after_the_other(bag: DagBag) -> None:
     # A worker that dies must not be the end of its trial.
     assert dag.get_task("train").retries >= 1
     assert dag.get_task("train").retry_delay <= timedelta(seconds=5)
+
+
+def test_the_second_run_of_a_device_has_a_date_of_its_own(bag: DagBag) -> None:
+    # Airflow refuses a second run of the same logical date, and a continuous DAG then stands still for ever.
+    dag = LazyDeserializedDAG.from_dag(bag.dags["easeml_allocate_cpu0"])
+    first = dag.next_dagrun_info(last_automated_run_info=None)
+    second = dag.next_dagrun_info(last_automated_run_info=first)
+    assert first.logical_date != second.logical_date
 
 
 def test_a_devices_tasks_wait_in_the_queue_of_its_host(bag: DagBag) -> None:

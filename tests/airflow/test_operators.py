@@ -51,7 +51,7 @@ def _settle(assignment: dict[str, Any], trained: dict[str, Any] | None) -> str |
 
 
 def _in_a_process(work: Callable[[], object]) -> int:
-    """Run `work` in a forked process, as Airflow runs a task; returns its pid. It exits 0, or 1 if it raises."""
+    """Run `work` in a forked process, as Airflow runs a task; returns its pid. It exits 1 if it raises."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -107,6 +107,7 @@ def test_a_trial_is_trained_and_settled(
     trial = _trial(service)
     assert (trial.state, trial.quality) == ("succeeded", 0.75)
     assert status_calls == [trial.task_id]
+    assert [order["task_id"] for order in standby.promotions] == [trial.task_id]
     with service.ledger.transaction() as session:
         assert session.scalars(select(Lease)).all() == [], "the device is free again"
 
