@@ -16,9 +16,9 @@ permuting a request cannot change a decision.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -50,6 +50,13 @@ class TaskView:
     mean: Array  # prior, (K,)
     covariance: Array  # prior, (K, K)
     noise: float
+    # What rules computed of the plays so far, by what they computed it from.
+    memo: dict[object, list[float]] = field(default_factory=dict)
+
+    @cached_property
+    def highest_cost(self) -> float:
+        """Highest cost of an arm that is offered, in seconds; 0 without arms."""
+        return max((arm.predicted_cost for arm in self.task.arms), default=0.0)
 
     @property
     def plays(self) -> int:
@@ -75,6 +82,12 @@ class TaskView:
         )
 
     @property
+    def last_observed(self) -> float:
+        """The last of `observed`."""
+        value = self.values[-1]
+        return float(self.path[-2].mean[self.played[-1]]) if value is None else value
+
+    @property
     def incumbent(self) -> float:
         """Best observation that has come, 0 before any. Where every trial failed it is the best of their
         poor values, not 0: a task that always fails must not look like the one with most to gain."""
@@ -89,10 +102,11 @@ class Board:
     views: tuple[TaskView, ...]
 
     @classmethod
-    def of(cls, request: AllocationRequest) -> Board:
-        """Look at every task of `request`."""
+    def of(cls, request: AllocationRequest, views: Views | None = None) -> Board:
+        """Look at every task of `request`; `views` spares what has not changed since they were used last."""
         tasks = sorted(request.tasks, key=lambda task: (task.opened, task.task))
-        return cls(request, tuple(_view(task, request.priors) for task in tasks))
+        look = (views or Views()).look
+        return cls(request, tuple(look(task, request.priors.get(task.template)) for task in tasks))
 
     @cached_property
     def servable(self) -> tuple[TaskView, ...]:
@@ -102,7 +116,7 @@ class Board:
     @cached_property
     def highest_cost(self) -> float:
         """c*, in seconds, over all arms that are offered to any task."""
-        return max(arm.predicted_cost for view in self.views for arm in view.task.arms)
+        return max(view.highest_cost for view in self.views)
 
     @cached_property
     def most_arms(self) -> int:
@@ -110,14 +124,58 @@ class Board:
         return max(len(view.task.arms) for view in self.views)
 
 
-def _view(task: OpenTask, priors: Mapping[str, Prior]) -> TaskView:
+@dataclass
+class Views:
+    """The views of the last request. A view that still holds is used again, and one more trial extends its
+    path instead of starting it over: the same numbers, sooner."""
+
+    _last: dict[str, tuple[Prior | None, TaskView]] = field(default_factory=dict)
+
+    def look(self, task: OpenTask, prior: Prior | None) -> TaskView:
+        """The view of a task."""
+        before, old = self._last.get(task.task, (None, None))
+        if old is None or before is not prior or old.task.arms != task.arms:
+            view = _view(task, prior)
+        elif _same(old.task, task):
+            view = copy.copy(old)
+            object.__setattr__(view, "task", task)
+        else:
+            view = _extended(_view(task, prior), old)
+        self._last[task.task] = prior, view
+        return view
+
+
+def _same(old: OpenTask, new: OpenTask) -> bool:
+    """Whether nothing that a view is made of has changed, the wait aside."""
+    return (
+        old.completed == new.completed
+        and old.active == new.active
+        and old.remaining_trials == new.remaining_trials
+        and old.remaining_seconds == new.remaining_seconds
+        and old.deadline_in == new.deadline_in
+        and old.template == new.template
+    )
+
+
+def _extended(view: TaskView, old: TaskView) -> TaskView:
+    """`view`, with the path of `old` where it is one trial behind."""
+    behind = view.names == old.names and view.played[:-1] == old.played and view.values[:-1] == old.values
+    if behind and view.values[-1] is not None and "path" in old.__dict__:
+        longer = gp.extend(old.path, view.played[-1], view.values[-1])
+        if longer is not None:
+            view.__dict__["path"] = longer
+            view.memo.update({key: list(values) for key, values in old.memo.items()})
+    return view
+
+
+def _view(task: OpenTask, prior: Prior | None) -> TaskView:
     ended = sorted(task.completed, key=lambda trial: (trial.order, trial.arm))
     running = sorted(task.active, key=lambda trial: (trial.arm, trial.device))
     costs = {arm.name: arm.predicted_cost for arm in task.arms}
     plays = [trial.arm for trial in ended] + [trial.arm for trial in running]
     names = tuple(sorted({*costs, *plays}))
     position = {name: index for index, name in enumerate(names)}
-    mean, covariance, noise = _belief(names, priors.get(task.template))
+    mean, covariance, noise = _belief(names, prior)
     open_arms = {arm.name for arm in task.eligible()}
     lowest = min((trial.quality for trial in ended if trial.quality is not None), default=1.0)
     values: list[float | None] = []

@@ -144,6 +144,14 @@ def path(
     return _steps(mean, covariance, noise, [(a, y, 1) for a, y in zip(arms, values, strict=True)])
 
 
+def extend(steps: tuple[Posterior, ...], arm: int, value: float) -> tuple[Posterior, ...] | None:
+    """`path` with one more observation, from the path before it; None where it has to start over."""
+    try:
+        return (*steps, steps[-1].observe(arm, value))
+    except NotPositiveError:
+        return None
+
+
 def condition(
     mean: Array, covariance: Array, noise: float, arms: Sequence[int], values: Sequence[float]
 ) -> Posterior:

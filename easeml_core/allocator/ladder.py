@@ -45,15 +45,16 @@ def choose_with_ladder(policy: str | Policy, request: AllocationRequest) -> Deci
 
 def check(answer: Decision | Nothing, request: AllocationRequest) -> None:
     """Raise `FallbackError` unless `answer` may be acted on."""
-    eligible = {task.task: {arm.name: arm for arm in task.eligible()} for task in request.tasks}
     if isinstance(answer, Nothing):
-        if any(eligible.values()):
+        if any(task.eligible() for task in request.tasks):
             raise FallbackError(f"answered that nothing can be started ({answer.reason}), but something can")
         return
     if not isinstance(answer, Decision):
         raise FallbackError(f"answered {type(answer).__name__}, not a decision")
     choice = answer.choice
-    arm = eligible.get(choice.task, {}).get(choice.arm)
+    # Of one task only: with a thousand open tasks this would take longer than the decision.
+    eligible = (arm for task in request.tasks if task.task == choice.task for arm in task.eligible())
+    arm = next((arm for arm in eligible if arm.name == choice.arm), None)
     if arm is None:
         raise FallbackError(f"chose {choice.arm} of {choice.task}, which may not be started now")
     if choice.predicted_cost != arm.predicted_cost:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from easeml_core.allocator.board import Board, TaskView
+from easeml_core.allocator.board import Board, TaskView, Views
+from easeml_core.allocator.default import NAME, Easeml
+from easeml_core.allocator.ei import GpEi
 from easeml_core.allocator.hybrid import Hybrid
+from easeml_core.allocator.mmgpei import MmGpEi
 from easeml_core.allocator.models import Cheapest, GpUcb, ModelRule, favourite, ranked
+from easeml_core.allocator.orders import MOST_CITED, MOST_RECENT, FixedOrder
 from easeml_core.allocator.tenants import Fcfs, Greedy, Random, RoundRobin, TenantRule
-from easeml_core.allocator.types import AllocationRequest, Decision, Nothing, OpenTask, Policy, Scored
+from easeml_core.allocator.types import AllocationRequest, Array, Decision, Nothing, OpenTask, Policy, Scored
 from easeml_core.errors import OperatorError
 
 RUNNERS_UP = 5
@@ -24,9 +28,15 @@ TENANT_RULES: Mapping[str, Callable[[], TenantRule]] = {
 MODEL_RULES: Mapping[str, Callable[[], ModelRule]] = {
     "gp_ucb": GpUcb,
     "gp_ucb_oblivious": lambda: GpUcb(cost_aware=False),
+    "gp_ei": GpEi,
+    "ei_per_second": lambda: GpEi(per_second=True),
+    "most_cited": lambda: FixedOrder("most_cited", MOST_CITED),
+    "most_recent": lambda: FixedOrder("most_recent", MOST_RECENT),
     "cheapest": Cheapest,
 }
 DEFAULT_MODEL_RULE = "gp_ucb"
+# Those that pick tenant and model in one.
+JOINT: Mapping[str, Callable[[], Policy]] = {NAME: Easeml, "default": Easeml, "mm_gp_ei": MmGpEi}
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class Paired:
 
     tenants: TenantRule
     models: ModelRule
+    _views: Views = field(default_factory=Views, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -44,7 +55,7 @@ class Paired:
 
     def choose(self, request: AllocationRequest) -> Decision | Nothing:
         """Decide; raises `FallbackError` where a posterior cannot be computed."""
-        board = Board.of(request)
+        board = Board.of(request, self._views)
         if not board.servable:
             return Nothing(why_nothing(request.tasks))
         pick = self.tenants.pick(board)
@@ -55,7 +66,7 @@ class Paired:
             memory[self.tenants.name] = dict(pick.memory)
         return Decision(
             policy=self.name,
-            choice=self._scored(pick.view, arm, float(scores[arm])),
+            choice=self._scored(pick.view, arm, float(scores[arm]), self.models.belief(pick.view)),
             reason=f"{pick.why}; {self.models.why(pick.view, arm, float(scores[arm]))}.",
             runners_up=self._runners_up(board, pick.view, pick.others),
             memory=memory,
@@ -70,10 +81,12 @@ class Paired:
 
     def _best(self, view: TaskView, board: Board) -> list[Scored]:
         scores = self.models.scores(view, board)
-        return [self._scored(view, arm, float(scores[arm])) for arm in ranked(view, scores)]
+        belief = self.models.belief(view)
+        first = ranked(view, scores)[: RUNNERS_UP + 1]
+        return [self._scored(view, arm, float(scores[arm]), belief) for arm in first]
 
-    def _scored(self, view: TaskView, arm: int, score: float) -> Scored:
-        mean, deviation = self.models.belief(view)
+    def _scored(self, view: TaskView, arm: int, score: float, belief: tuple[Array, Array]) -> Scored:
+        mean, deviation = belief
         return Scored(
             task=view.task.task,
             arm=view.names[arm],
@@ -85,17 +98,19 @@ class Paired:
 
 
 def make_policy(name: str) -> Policy:
-    """The policy called `name`: a tenant rule, or `<tenant rule>+<model rule>`.
+    """The policy called `name`: one that decides both, a tenant rule, or `<tenant rule>+<model rule>`.
 
-    Raises `OperatorError` naming what there is.
+    `default` is the one that decides best. Raises `OperatorError` naming what there is.
     """
+    if name in JOINT:
+        return JOINT[name]()
     tenant_rule, _, model_rule = name.partition("+")
     try:
         return Paired(TENANT_RULES[tenant_rule](), MODEL_RULES[model_rule or DEFAULT_MODEL_RULE]())
     except KeyError:
         raise OperatorError(
-            f"no policy is called {name!r}; there are {', '.join(TENANT_RULES)}, each also with "
-            f"a model rule after a +: {', '.join(MODEL_RULES)}"
+            f"no policy is called {name!r}; there are {', '.join(JOINT)}, and {', '.join(TENANT_RULES)}, "
+            f"each of these also with a model rule after a +: {', '.join(MODEL_RULES)}"
         ) from None
 
 

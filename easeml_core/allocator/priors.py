@@ -78,7 +78,8 @@ def build(
     fitted_mean, fitted = _fit(table, mean, covariance)
     number = f"{len(table)} task" if len(table) == 1 else f"{len(table)} tasks"
     log.debug("prior of %s: %d arms, history of %s", template, len(arms), number)
-    return Prior(arms, fitted_mean, fitted, NOISE, f"catalogue and history of {number}")
+    source = f"catalogue and history of {number}"
+    return Prior(arms, fitted_mean, fitted, NOISE, source, history=table, catalogue=(mean, covariance))
 
 
 def catalogue(

@@ -121,8 +121,11 @@ class Greedy:
         this rule chose a_t, and still a bound on the best quality where another rule did, or where the
         best arm had been played already.
         """
-        lowest = min(float(self.bounds.bounds(view, board, t + 1).max()) for t in range(view.plays))
-        return lowest - view.observed[-1]
+        key = (self.bounds, len(board.views), board.most_arms, board.highest_cost)
+        highest = view.memo.setdefault(key, [])
+        for play in range(len(highest), view.plays):
+            highest.append(float(self.bounds.bounds(view, board, play + 1).max()))
+        return min(highest) - view.last_observed
 
     def state(self, board: Board) -> GreedyState:
         """Who waits for a first trial, or else sigma-tilde and the candidate set."""

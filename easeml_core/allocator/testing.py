@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from easeml_core.allocator.ladder import check
-from easeml_core.allocator.policy import MODEL_RULES, TENANT_RULES, make_policy
+from easeml_core.allocator.policy import JOINT, MODEL_RULES, TENANT_RULES, make_policy
 from easeml_core.allocator.types import (
     ActiveTrial,
     AllocationRequest,
@@ -147,6 +147,10 @@ def shuffled(request: AllocationRequest, seed: int) -> AllocationRequest:
             prior.covariance[np.ix_(order, order)],
             prior.noise,
             prior.source,
+            None if prior.history is None else prior.history[:, order],
+            None
+            if prior.catalogue is None
+            else (prior.catalogue[0][order], prior.catalogue[1][np.ix_(order, order)]),
         )
     return replace(request, tasks=tasks, priors=priors)
 
@@ -270,4 +274,4 @@ def _choice(answer: Decision | Nothing) -> tuple[str, str] | None:
 def all_policies() -> list[str]:
     """Every registered combination, for parametrised tests."""
     names = [f"{tenant}+{model}" for tenant in TENANT_RULES for model in MODEL_RULES]
-    return [make_policy(name).name for name in names]
+    return [make_policy(name).name for name in names] + [name for name in JOINT if name != "default"]

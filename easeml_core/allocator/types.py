@@ -125,6 +125,10 @@ class Prior:
 
     `mean` has shape `(K,)`, `covariance` shape `(K, K)`, in the order of `arms`; `noise` is the variance
     of an observation. `source` says where it comes from (`catalogue`, `history of 12 tasks`).
+
+    A Gaussian cannot hold all that past tasks say. For policies that learn more from them, `history`
+    `(N, K)` are their qualities, NaN where unknown, and `catalogue` the mean and covariance believed before
+    any of them; None where the prior was made in another way.
     """
 
     arms: tuple[str, ...]
@@ -132,6 +136,8 @@ class Prior:
     covariance: Array
     noise: float
     source: str
+    history: Array | None = None
+    catalogue: tuple[Array, Array] | None = None
 
     def __post_init__(self) -> None:
         k = len(self.arms)
@@ -139,6 +145,8 @@ class Prior:
             raise ValueError(f"prior over {k} arms has shapes {self.mean.shape}, {self.covariance.shape}")
         if len(set(self.arms)) != k:
             raise ValueError("a prior lists an arm twice")
+        if self.history is not None and self.history.shape[1:] != (k,):
+            raise ValueError(f"a history of {k} arms has shape {self.history.shape}")
         if not (np.isfinite(self.mean).all() and np.isfinite(self.covariance).all()):
             raise ValueError("a prior must be finite")
         if not (math.isfinite(self.noise) and self.noise >= 0):

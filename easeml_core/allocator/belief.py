@@ -1,0 +1,198 @@
+"""What the default policy believes of one task: experts, weighed by how well they predicted its trials.
+
+Notation: K arms of the template; t observations z_1..z_t of arms a_1..a_t on the warped scale; for each
+family of experts (`experts.Experts`, which share S): L `(t, t)` the Cholesky factor of S[a, a], V `(t, K)`
+= L^-1 S[a, :], and for its experts p = 1..P with centre c_p and bandwidth h_p the innovations
+e_p `(t,)` = L^-1 (z - c_p[a]). Then, since the covariance of expert p is h_p^2 S,
+
+    mean      mu_p    = c_p + V' e_p                                                           (K,)
+    scale     s_p     = h_p sqrt(diag S - sum_i V_i^2) sqrt((NU + q_p) / (NU + t)),  q_p = |e_p|^2 / h_p^2
+    evidence  log w_p = prior - log|L| - t log h_p - (NU + t)/2 log(1 + q_p / NU)
+
+(Student-t process, Shah, Wilson & Ghahramani 2014). V is shared, so one more observation costs O(t K) for a
+family and O(t) for each expert; mu_p is only computed for the EXPERTS of most weight.
+
+Predictions keep the tails of NU = 3 degrees of freedom however much was observed: the scale of a task is
+learned from its trials, but that a single model surprises on a single task never ceases to happen. SPREAD
+multiplies the scale; both are what the likelihood of held-out predictions asks for, on every table tried.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from easeml_core.allocator import warp
+from easeml_core.allocator.experts import NU, Experts
+from easeml_core.allocator.types import Array
+from easeml_core.errors import FallbackError
+
+log = logging.getLogger(__name__)
+
+SPREAD = 0.75
+EXPERTS = 12
+# Shares of the distribution that are summed for an expectation, finer where improvements are.
+SHARES: tuple[tuple[float, float], ...] = (
+    *((0.05 + 0.1 * step, 0.1) for step in range(9)),
+    *((0.925, 0.05), (0.97, 0.03), (0.99, 0.015), (0.998, 0.005)),
+)
+JITTERS = (1e-9, 1e-7, 1e-5, 1e-3)  # shares of the mean variance, one after the other until it works
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """What one family of experts makes of a task's observations; symbols as in the module's notation."""
+
+    experts: Experts
+    played: tuple[int, ...]
+    rows: Array  # V, (t, K)
+    innovations: Array  # e, (P, t)
+    left: Array  # diag S - sum V^2, (K,)
+    log_det: float
+
+    @classmethod
+    def of(cls, experts: Experts, arms: Sequence[int], values: Sequence[float]) -> Family:
+        """Condition on all observations at once. Raises `FallbackError` where S cannot be factored."""
+        covariance, index = experts.covariance, list(arms)
+        diagonal = np.diagonal(covariance)
+        if not index:
+            empty = np.empty((0, len(diagonal)))
+            return cls(experts, (), empty, np.empty((len(experts.centres), 0)), diagonal, 0.0)
+        factor = _factor(covariance[np.ix_(index, index)], float(diagonal.mean()))
+        apart = np.asarray(values) - experts.centres[:, index]
+        # One solve for both: the factor is small, calls are what costs.
+        solved = np.linalg.solve(factor, np.hstack([covariance[index], apart.T]))
+        rows, innovations = solved[:, : len(diagonal)], solved[:, len(diagonal) :].T
+        left = np.maximum(diagonal - (rows * rows).sum(axis=0), 0.0)
+        log_det = float(np.log(np.diagonal(factor)).sum())
+        return cls(experts, tuple(index), rows, innovations, left, log_det)
+
+    def observe(self, arm: int, value: float | None) -> Family:
+        """One more observation; None for a trial that still runs: no innovation, less left to learn."""
+        covariance = self.experts.covariance
+        column = self.rows[:, arm]
+        ridge = JITTERS[0] * float(np.diagonal(covariance).mean())
+        pivot = math.sqrt(max(float(self.left[arm]), ridge))
+        row = (covariance[arm] - column @ self.rows) / pivot
+        if value is None:
+            innovation = np.zeros(len(self.innovations))
+        else:
+            expected = self.experts.centres[:, arm] + self.innovations @ column
+            innovation = (value - expected) / pivot
+        return Family(
+            self.experts,
+            (*self.played, arm),
+            np.vstack([self.rows, row]),
+            np.hstack([self.innovations, innovation[:, None]]),
+            np.maximum(self.left - row * row, 0.0),
+            self.log_det + math.log(pivot),
+        )
+
+    def evidence(self, without: str = "") -> tuple[Array, Array]:
+        """log w `(P,)` and q `(P,)`; experts that come from the task `without` itself get no weight."""
+        t, widths = len(self.played), self.experts.widths
+        q = (self.innovations**2).sum(axis=1) / widths**2
+        log_w = self.experts.weights - self.log_det - t * np.log(widths) - 0.5 * (NU + t) * np.log1p(q / NU)
+        if without and without in self.experts.owners:
+            own = np.array([owner == without for owner in self.experts.owners])
+            log_w = np.where(own, -np.inf, log_w)
+        return log_w, q
+
+    def total(self, without: str = "") -> float:
+        """Log evidence of the whole family."""
+        log_w, _ = self.evidence(without)
+        top = float(log_w.max())
+        return top + math.log(float(np.exp(log_w - top).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A mixture over C experts of the quality of each arm: `mean`, `scale` `(C, K)` on the warped scale."""
+
+    weights: Array
+    mean: Array
+    scale: Array
+    soft: float
+
+    def qualities(self, arms: Sequence[int] | slice = slice(None)) -> Array:
+        """Quality of `arms` at each of `SHARES`, by expert: `(C, arms, J)`."""
+        nodes, _ = _nodes()
+        spread = self.scale[:, arms, None] * (SPREAD * nodes)
+        return warp.unwarp(self.mean[:, arms, None] + spread, self.soft)
+
+    def moments(self, qualities: Array) -> tuple[Array, Array]:
+        """Expected quality and its deviation, each `(arms,)`, of what `qualities` returned."""
+        _, shares = _nodes()
+        mean = self.weights @ (qualities @ shares)
+        square = self.weights @ ((qualities * qualities) @ shares)
+        return mean, np.sqrt(np.maximum(square - mean * mean, 0.0))
+
+    def improvement(self, qualities: Array, best: float) -> Array:
+        """E[max(quality - best, 0)] `(arms,)`: expected improvement, in quality."""
+        _, shares = _nodes()
+        gain: Array = self.weights @ (np.maximum(qualities - best, 0.0) @ shares)
+        return gain
+
+    def interval(self, arm: int, share: float) -> tuple[float, float]:
+        """The central interval of an arm's quality that holds `share` of the mixture."""
+        draws = _fine_shares()
+        values = self.mean[:, arm, None] + self.scale[:, arm, None] * (SPREAD * draws)
+        order = np.argsort(values, axis=None)
+        mass = np.repeat(self.weights / len(draws), len(draws))[order].cumsum()
+        ends = [
+            float(values.reshape(-1)[order][min(int(np.searchsorted(mass, edge)), len(order) - 1)])
+            for edge in (0.5 - share / 2, 0.5 + share / 2)
+        ]
+        low, high = warp.unwarp(np.array(ends), self.soft)
+        return float(low), float(high)
+
+
+def predict(
+    families: Sequence[Family], family_weights: Sequence[float], soft: float, without: str = ""
+) -> Prediction:
+    """Predict all arms by the experts of most weight, over all families (their log prior weights given)."""
+    logs, qs = zip(*(family.evidence(without) for family in families), strict=True)
+    sizes = [len(q) for q in qs]
+    log_w = np.concatenate([log + weight for log, weight in zip(logs, family_weights, strict=True)])
+    weights = np.exp(log_w - log_w.max())
+    t = len(families[0].played)
+    # Before any trial all experts count alike, and the few of most weight would not stand for them.
+    keep = np.arange(len(weights)) if t == 0 else np.argsort(-weights, kind="stable")[:EXPERTS]
+    keep = np.sort(keep[weights[keep] > 0])
+    means, scales = [], []
+    start = 0
+    for family, size, q in zip(families, sizes, qs, strict=True):
+        of = keep[(keep >= start) & (keep < start + size)] - start
+        start += size
+        if not len(of):
+            continue
+        means.append(family.experts.centres[of] + family.innovations[of] @ family.rows)
+        stretch = family.experts.widths[of] * np.sqrt((NU + q[of]) / (NU + t))
+        scales.append(stretch[:, None] * np.sqrt(family.left))
+    kept = weights[keep]
+    return Prediction(kept / kept.sum(), np.vstack(means), np.vstack(scales), soft)
+
+
+def _factor(matrix: Array, variance: float) -> Array:
+    for jitter in JITTERS:
+        try:
+            return np.linalg.cholesky(matrix + jitter * variance * np.eye(len(matrix)))
+        except np.linalg.LinAlgError:
+            log.warning("the covariance of %d trials needs more than %g jitter", len(matrix), jitter)
+    raise FallbackError("the covariance of the trials is not positive definite, whatever the jitter")
+
+
+@cache
+def _nodes() -> tuple[Array, Array]:
+    nodes = np.array([warp.student_quantile(share) for share, _ in SHARES])
+    return nodes, np.array([mass for _, mass in SHARES])
+
+
+@cache
+def _fine_shares() -> Array:
+    return np.array([warp.student_quantile((step + 0.5) / 200) for step in range(200)])

@@ -1,0 +1,136 @@
+"""Ease.ml's default policy: over all tasks at once, the trial with the most expected gain per second.
+
+    a task's index = weight * E[max(quality of arm - best so far, 0)] / predicted cost of arm
+
+maximised over all arms of all tasks: which tenant and which model is one question. The expectation is under
+the mixture of `belief`, in quality, so a sure step from 0.70 to 0.75 and an even chance of 0.80 weigh the
+same. Nothing is explored for its own sake; a belief with honest tails returns to a task by itself.
+
+* **Running trials** count as what they are expected to add: the task's best is raised by their expected
+  improvement, and their arms are conditioned on as `belief` says.
+* **Failed, diverged and lost trials** are observed as `board` has it: a poor value.
+* **Fairness floor.** A task that has waited more than FLOOR rounds (a round is one decision for every
+  task with work left) is served before any other, by its own best arm.
+
+For a process that lives longer than a decision, what was computed is kept, keyed by what it was computed
+from; the same request gives the same decision with or without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from easeml_core.allocator import tenants
+from easeml_core.allocator.models import seconds
+from easeml_core.allocator.outlook import Outlook, Outlooks
+from easeml_core.allocator.types import AllocationRequest, Decision, Nothing, OpenTask, Scored
+
+NAME = "easeml"
+RUNNERS_UP = 5
+FLOOR = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The best startable arm of a task; `value` is its index, weight included."""
+
+    task: OpenTask
+    outlook: Outlook
+    place: int  # in the outlook's ranking
+    value: float
+
+    @property
+    def order(self) -> tuple[float, float, int, str]:
+        """Sorts the best first; ties: cheaper, then who came first."""
+        return (-self.value, self.outlook.costs[self.place], self.task.opened, self.task.task)
+
+
+@dataclass(frozen=True)
+class Easeml:
+    """The default policy. `floor` is the most rounds that a task may wait."""
+
+    name: str = NAME
+    floor: float = FLOOR
+    _outlooks: Outlooks = field(default_factory=Outlooks, compare=False, repr=False)
+
+    def choose(self, request: AllocationRequest) -> Decision | Nothing:
+        """Decide; raises `FallbackError` where a belief cannot be computed."""
+        best = self._best(request)
+        if not best:
+            from easeml_core.allocator.policy import why_nothing
+
+            return Nothing(why_nothing(request.tasks))
+        late = max(best, key=lambda entry: (entry.task.since, -entry.task.opened, entry.task.task))
+        waited = late.task.since > self.floor * len(best)
+        values = np.array([entry.value for entry in best])
+        ahead = values.max() if not waited else late.value
+        chosen = late if waited else min((best[i] for i in np.flatnonzero(values == ahead)), key=_order)
+        return Decision(
+            policy=self.name,
+            choice=self._scored(chosen.task, chosen.outlook, chosen.place),
+            reason=self._reason(chosen, len(best), waited),
+            runners_up=self._runners_up(chosen, best, values),
+            memory=dict(request.memory),
+        )
+
+    def _best(self, request: AllocationRequest) -> list[_Best]:
+        found = []
+        for task, outlook in self._outlooks.of(request):
+            place = outlook.first(task)
+            if place is not None:
+                found.append(_Best(task, outlook, place, task.weight * outlook.values[place]))
+        return found
+
+    def _runners_up(self, chosen: _Best, best: list[_Best], values: np.ndarray) -> tuple[Scored, ...]:
+        """The arms with the next highest indices, of whatever task."""
+        count = min(RUNNERS_UP + 1, len(best))
+        edge = np.partition(values, len(values) - count)[len(values) - count]
+        ahead = sorted((best[i] for i in np.flatnonzero(values >= edge)), key=_order)[: RUNNERS_UP + 1]
+        heads = {entry.task.task: entry for entry in (*ahead, chosen)}
+        pool: list[tuple[tuple[float, float, int, str], int, _Best]] = []
+        for entry in heads.values():
+            for number, place in enumerate(entry.outlook.places(entry.task)):
+                if number > RUNNERS_UP:
+                    break
+                value = entry.task.weight * entry.outlook.values[place]
+                order = _Best(entry.task, entry.outlook, place, value).order
+                if (entry.task.task, place) != (chosen.task.task, chosen.place):
+                    pool.append((order, place, entry))
+        pool.sort(key=lambda item: item[:2])
+        return tuple(self._scored(e.task, e.outlook, place) for _, place, e in pool[:RUNNERS_UP])
+
+    def _scored(self, task: OpenTask, outlook: Outlook, place: int) -> Scored:
+        return Scored(
+            task=task.task,
+            arm=outlook.names[place],
+            score=task.weight * outlook.values[place],
+            expected_quality=outlook.means[place],
+            deviation=outlook.deviations[place],
+            predicted_cost=outlook.costs[place],
+        )
+
+    def _reason(self, chosen: _Best, tasks: int, waited: bool) -> str:
+        outlook, place, name = chosen.outlook, chosen.place, chosen.task.task
+        arm, gain = outlook.names[place], outlook.gains[place]
+        low, high = outlook.interval(place)
+        best = f"its best so far of {outlook.best:.3f}" if outlook.best else "nothing so far"
+        running = ", with what runs on other devices counted as expected" if chosen.task.active else ""
+        expects = (
+            f"{arm} is expected to reach {outlook.means[place]:.3f} (90 % between {low:.3f} and {high:.3f}) "
+            f"in about {seconds(outlook.costs[place])}: {gain:.3f} above {best}{running}"
+        )
+        if waited:
+            wait = tenants.count(chosen.task.since, "decision")
+            return f"{name} has waited {wait}, more than {self.floor:g} rounds, and goes first; {expects}."
+        left = sum(1 for _ in outlook.places(chosen.task))
+        return (
+            f"{name}: {expects}. No other of its {tenants.count(left, 'candidate')} left, nor of the "
+            f"{tenants.count(tasks, 'task')} with work left, promises more per second. "
+            f"Learned from {outlook.source}."
+        )
+
+
+def _order(entry: _Best) -> tuple[float, float, int, str]:
+    return entry.order

@@ -1,0 +1,195 @@
+"""What past tasks say of a new one: a mixture of experts, each a Student-t process.
+
+Notation: K arms; N past tasks, `rows` z_u `(K,)` on the warped scale (`warp`), complete (`ragged`); m, S
+their mean and shrunk covariance; h in (0, 1] a bandwidth; NU = 3 degrees of freedom.
+
+**Experts.** Past task u at bandwidth h says: the new task is
+
+    z ~ t_NU( m + sqrt(1 - h^2) (z_u - m),  h^2 S )
+
+"like u, give or take h". At h = 1 all u say the same, t_NU(m, S): the usual Gaussian-process prior, with
+heavier tails. Small h stays close to one past task. Every mixture over u has mean m and about covariance S
+whatever h (a shrunk kernel density estimate, Silverman 1986, ch. 6), so bandwidths differ only in how much
+they trust single tasks. As observations come, experts are weighed by how well they predicted them
+(`belief`): where a past task is close it takes over, where none is the wide ones do.
+
+**Learned inside the history**, by the likelihood of tasks held out (FOLDS parts, random subsets of arms, as
+only a few arms of a task are ever seen): how much S is shrunk towards constant correlation and towards its
+diagonal, how far the warped scale is from linear, and the share of each bandwidth (stacking, by
+expectation-maximisation). With fewer than ENOUGH tasks there is nothing to hold out: DEFAULT is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from easeml_core.allocator import ragged, warp
+from easeml_core.allocator.types import Array
+
+NU = 3.0
+BANDWIDTHS = (0.3, 0.6, 1.0)
+# Weights of constant correlation and of the diagonal in S.
+SHRINKAGE = ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05))
+ENOUGH = 6
+FOLDS, SUBSETS, SUBSET = 5, 3, 12
+LEAST_SHARE = 0.02
+_ROUNDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What cross-validation chose. `shares` are those of `BANDWIDTHS` and sum to 1."""
+
+    soft: float
+    shrinkage: tuple[float, float]
+    shares: tuple[float, ...]
+
+
+DEFAULT = Settings(warp.DEFAULT_SOFT, (0.4, 0.1), (0.2, 0.2, 0.6))
+
+
+@dataclass(frozen=True, eq=False)
+class Experts:
+    """A mixture that shares one S. P experts: `centres` `(P, K)`, `widths` `(P,)` the h, `weights` `(P,)`
+    their log prior weights, `owners` the past task each comes from (empty for the common one)."""
+
+    mean: Array
+    covariance: Array
+    centres: Array
+    widths: Array
+    weights: Array
+    owners: tuple[str, ...]
+
+
+def shrink(covariance: Array, weights: tuple[float, float]) -> Array:
+    """`covariance` `(K, K)` moved towards constant correlation and the diagonal; variances stay."""
+    deviations = np.sqrt(np.maximum(np.diagonal(covariance), 1e-12))
+    correlation = covariance / np.outer(deviations, deviations)
+    k, (constant, own) = len(covariance), weights
+    common = (correlation.sum() - k) / (k * (k - 1)) if k > 1 else 0.0
+    mixed = (1 - constant - own) * correlation + constant * common
+    # A negative common correlation of many arms is not positive semi-definite; zero always is.
+    mixed = mixed if common >= 0 else (1 - constant - own) * correlation
+    np.fill_diagonal(mixed, 1.0)
+    return mixed * np.outer(deviations, deviations)
+
+
+def build(rows: Array, completed: ragged.Completed, names: Sequence[str], settings: Settings) -> Experts:
+    """The experts of the past tasks `rows` `(P, K)`, called `names`, with m and S from `completed`."""
+    mean, covariance = completed.mean, shrink(completed.covariance, settings.shrinkage)
+    centres, widths, weights, owners = [], [], [], list[str]()
+    for width, share in zip(BANDWIDTHS, settings.shares, strict=True):
+        if width < 1 and not len(rows):
+            continue
+        own = mean[None] if width == 1 else mean + math.sqrt(1 - width**2) * (rows - mean)
+        centres.append(own)
+        widths.append(np.full(len(own), width))
+        weights.append(np.full(len(own), math.log(share / len(own))))
+        owners += [""] if width == 1 else list(names)
+    stacked = np.concatenate(weights)
+    stacked -= np.log(np.exp(stacked).sum())
+    return Experts(mean, covariance, np.vstack(centres), np.concatenate(widths), stacked, tuple(owners))
+
+
+def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
+    """Settings for the past tasks `qualities` `(N, K)` in [0, 1], NaN where unknown.
+
+    `mean_0`, `covariance_0` are the catalogue's, as qualities. Deterministic.
+    """
+    n = len(qualities)
+    if n < ENOUGH:
+        return DEFAULT
+    best: tuple[float, Settings] | None = None
+    for soft in warp.SOFT:
+        steep = warp.slope(mean_0, soft)
+        completed = ragged.complete(
+            warp.warp(qualities, soft), warp.warp(mean_0, soft), covariance_0 * np.outer(steep, steep)
+        )
+        jacobian = np.log(warp.slope(np.where(np.isnan(qualities), 0.5, qualities), soft))
+        held_out = _held_out(completed.rows, jacobian, np.isnan(qualities))
+        for shrinkage, table in held_out.items():
+            shares = _stack(table)
+            score = float(np.mean(_log_mean(table + np.log(shares))))
+            if best is None or score > best[0]:
+                best = (score, Settings(soft, shrinkage, tuple(float(share) for share in shares)))
+    assert best is not None
+    return best[1]
+
+
+def _held_out(
+    rows: Array, jacobian: Array, gaps: np.typing.NDArray[np.bool_]
+) -> dict[tuple[float, float], Array]:
+    """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`."""
+    n, k = rows.shape
+    size, folds = min(SUBSET, k), min(FOLDS, n)
+    fold = np.arange(n) % folds
+    found: dict[tuple[float, float], list[Array]] = {weights: [] for weights in SHRINKAGE}
+    for part in range(folds):
+        inside, outside = rows[fold != part], rows[fold == part]
+        mean = inside.mean(axis=0)
+        apart = inside - mean
+        raw = apart.T @ apart / max(len(inside) - 1, 1)
+        raw += 1e-6 * max(float(np.diagonal(raw).mean()), 1e-6) * np.eye(k)
+        for weights in SHRINKAGE:
+            covariance = shrink(raw, weights)
+            for draw in range(SUBSETS):
+                arms = _subset(k, size, part * SUBSETS + draw)
+                whole = ~gaps[np.ix_(np.flatnonzero(fold == part), arms)].any(axis=1)
+                if not whole.any():
+                    continue
+                density = _densities(
+                    outside[whole][:, arms] - mean[arms], apart[:, arms], covariance[np.ix_(arms, arms)]
+                )
+                extra = jacobian[fold == part][whole][:, arms].sum(axis=1)
+                found[weights].append(density + extra[:, None])
+    return {weights: np.vstack(tables) for weights, tables in found.items() if tables} or {
+        DEFAULT.shrinkage: np.zeros((1, len(BANDWIDTHS)))
+    }
+
+
+def _subset(k: int, size: int, number: int) -> np.typing.NDArray[np.int64]:
+    """Spread over the arms and different for every `number`, without a random generator."""
+    # A multiplicative congruential order: importing NumPy's generators costs more than a decision.
+    order = sorted(range(k), key=lambda arm: ((arm + 1) * 2654435761 + number * 40503) % 4294967291)
+    return np.array(sorted(order[:size]), dtype=np.int64)
+
+
+def _densities(new: Array, past: Array, covariance: Array) -> Array:
+    """Log density of each new task `(n, T)` under each bandwidth's mixture over past `(N, T)`: `(n, H)`.
+
+    Up to a constant that is the same for all bandwidths and shrinkages.
+    """
+    size = len(covariance)
+    factor = np.linalg.cholesky(covariance)
+    x, c = np.linalg.solve(factor, new.T).T, np.linalg.solve(factor, past.T).T
+    xx, cc, xc = (x * x).sum(axis=1)[:, None], (c * c).sum(axis=1)[None], x @ c.T
+    log_det = float(np.log(np.diagonal(factor)).sum())
+    columns = []
+    for width in BANDWIDTHS:
+        pull = math.sqrt(1 - width**2)
+        apart = np.maximum(xx - 2 * pull * xc + pull**2 * cc, 0.0) / width**2
+        density = -0.5 * (NU + size) * np.log1p(apart / NU) - size * math.log(width) - log_det
+        columns.append(_log_mean(density) - math.log(density.shape[1]))
+    return np.stack(columns, axis=1)
+
+
+def _log_mean(table: Array) -> Array:
+    """log of the sum of exp along the last axis."""
+    top = table.max(axis=-1)
+    total: Array = top + np.log(np.exp(table - top[..., None]).sum(axis=-1))
+    return total
+
+
+def _stack(table: Array) -> Array:
+    """Shares of the bandwidths that make the held-out tasks most likely; never below LEAST_SHARE."""
+    width = table.shape[1]
+    shares = np.full(width, 1 / width)
+    for _ in range(_ROUNDS):
+        joint = table + np.log(shares)
+        likely = np.exp(joint - _log_mean(joint)[:, None])
+        shares = (1 - LEAST_SHARE * width) * likely.mean(axis=0) + LEAST_SHARE
+    return shares

@@ -1,0 +1,184 @@
+"""All that the default policy has learned of a template: from past tasks, and from the tasks now open.
+
+Two families of experts (`experts`):
+
+* **history**: past tasks, and the open tasks' own trials as further, ragged past tasks;
+* **afresh**: the catalogue and the open tasks only. It counts little (AFRESH) until the open tasks are
+  better explained without the history: then the history misleads, and this family takes over. Without a
+  history it is the only one.
+
+Each task is predicted without its own row. What is learned from open tasks is brought up to date whenever
+the number of trials has grown by a quarter, as a function of the request alone: see `first_trials`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from easeml_core.allocator import experts, ragged, warp
+from easeml_core.allocator.belief import Family
+from easeml_core.allocator.experts import Experts
+from easeml_core.allocator.types import Array, Prior
+
+AFRESH = 0.05
+# How far, in log odds, the open tasks may move AFRESH, and how much of their evidence counts: tasks of one
+# template are alike, so they are not independent witnesses.
+LEAST, MOST, TEMPER = -3.0, 9.0, 0.5
+# Past and open tasks that are learned from, the most complete ones: the time of a fit grows with them.
+PAST, OPEN = 128, 48
+# Known arms, as a share, from which on an open task is an expert of its own.
+COMPLETE_ENOUGH = 0.3
+GROWTH = 1.25
+_FEW = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """`arms` has K names, sorted; `families` and the log prior weight of each; `soft` is that of `warp`."""
+
+    arms: tuple[str, ...]
+    index: Mapping[str, int]
+    soft: float
+    families: tuple[Experts, ...]
+    weights: tuple[float, ...]
+    mean: Array  # of the prior, in quality, (K,)
+    deviation: Array  # (K,)
+    past: int
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What the prior of a template says before the open tasks: computed once for each prior."""
+
+    arms: tuple[str, ...]
+    mean_0: Array  # catalogue, on the warped scale
+    covariance_0: Array
+    settings: experts.Settings
+    table: Array  # past tasks on the warped scale, (N, K)
+    mean: Array  # of the prior, in quality
+    deviation: Array
+
+
+def base(prior: Prior | None, extra: Sequence[str], neutral: tuple[float, float]) -> Base:
+    """Bring a prior to the warped scale. `extra` are arms that it does not know: they get the average mean
+    and variance, independent of all others; without a prior, `neutral` mean and deviation."""
+    known = () if prior is None else prior.arms
+    arms = tuple(sorted({*known, *extra}))
+    position = {arm: index for index, arm in enumerate(arms)}
+    there = np.array([position[arm] for arm in known], dtype=np.int64)
+    k = len(arms)
+    start = prior if prior is None or prior.catalogue is None else prior.catalogue
+    first = (np.empty(0), np.empty((0, 0)))
+    if isinstance(start, Prior):
+        first = (start.mean, start.covariance)
+    elif start is not None:
+        first = start
+    mean, covariance = _spread(k, there, *first, neutral)
+    now = (np.empty(0), np.empty((0, 0))) if prior is None else (prior.mean, prior.covariance)
+    prior_mean, prior_covariance = _spread(k, there, *now, neutral)
+    history = np.empty((0, k))
+    if prior is not None and prior.history is not None and len(prior.history):
+        count = np.isfinite(prior.history).sum(axis=1)
+        most = np.sort(np.argsort(-count, kind="stable")[:PAST])
+        history = np.full((len(most), k), np.nan)
+        history[:, there] = prior.history[most]
+    settings = experts.learn(history, mean, covariance)
+    steep = warp.slope(mean, settings.soft)
+    return Base(
+        arms,
+        warp.warp(mean, settings.soft),
+        covariance * np.outer(steep, steep),
+        settings,
+        warp.warp(history, settings.soft),
+        prior_mean,
+        np.sqrt(np.maximum(np.diagonal(prior_covariance), 0.0)),
+    )
+
+
+def learn(start: Base, rows: Mapping[str, Mapping[str, float]]) -> Learned:
+    """Add the open tasks: `rows` are the observed qualities of each, by arm."""
+    position = {arm: index for index, arm in enumerate(start.arms)}
+    table, names = _open_rows(start, rows, position)
+    families, weights = [], []
+    past = len(start.table)
+    if past:
+        numbers = [f"past {number}" for number in range(past)]
+        families.append(_family(start, np.vstack([start.table, table]), [*numbers, *names], past))
+    families.append(_family(start, table, names, 0))
+    odds = math.log(AFRESH / (1 - AFRESH)) + _against_history(start, table)
+    weights = [-math.log1p(math.exp(odds)), -math.log1p(math.exp(-odds))] if past else [0.0]
+    return Learned(
+        start.arms,
+        position,
+        start.settings.soft,
+        tuple(families),
+        tuple(weights),
+        start.mean,
+        start.deviation,
+        past,
+    )
+
+
+def first_trials(orders: Array) -> int:
+    """How many of the trials, in the order they ended, are learned from: the last of 5, 6, 8, 10, 13 …
+    (a quarter more each time) that has been reached; 0 before the first."""
+    reached, total = 0, len(orders)
+    step = 5
+    while step <= total:
+        reached, step = step, math.ceil(step * GROWTH)
+    return reached
+
+
+def _open_rows(
+    start: Base, rows: Mapping[str, Mapping[str, float]], position: Mapping[str, int]
+) -> tuple[Array, list[str]]:
+    """The open tasks' rows on the warped scale `(n, K)`, the most complete ones, in order of their names."""
+    most = sorted(rows, key=lambda name: (-len(rows[name]), name))[:OPEN]
+    names = sorted(name for name in most if rows[name])
+    table = np.full((len(names), len(start.arms)), np.nan)
+    for row, name in zip(table, names, strict=True):
+        for arm, quality in rows[name].items():
+            row[position[arm]] = quality
+    return warp.warp(table, start.settings.soft), names
+
+
+def _family(start: Base, table: Array, names: Sequence[str], past: int) -> Experts:
+    completed = ragged.complete(table, start.mean_0, start.covariance_0)
+    known = (~np.isnan(table)).sum(axis=1)
+    enough = np.flatnonzero(known >= max(_FEW, COMPLETE_ENOUGH * table.shape[1]))
+    settings = start.settings if past else experts.DEFAULT
+    return experts.build(completed.rows[enough], completed, [names[row] for row in enough], settings)
+
+
+def _against_history(start: Base, table: Array) -> float:
+    """Log odds that the open tasks speak for starting afresh, from those that were predicted by neither."""
+    if not len(start.table) or not len(table):
+        return 0.0
+    none = np.empty((0, table.shape[1]))
+    with_history = _family(start, start.table, [""] * len(start.table), len(start.table))
+    without = _family(start, none, [], 0)
+    total = 0.0
+    for row in table:
+        arms = np.flatnonzero(~np.isnan(row))
+        values = row[arms]
+        total += Family.of(without, list(arms), list(values)).total()
+        total -= Family.of(with_history, list(arms), list(values)).total()
+    return min(max(TEMPER * total, LEAST), MOST)
+
+
+def _spread(
+    k: int, there: np.typing.NDArray[np.int64], mean: Array, covariance: Array, neutral: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Mean `(K,)` and covariance `(K, K)` over all arms, from those of the arms at `there`."""
+    middle, deviation = neutral
+    variance = float(np.diagonal(covariance).mean()) if len(mean) else deviation**2
+    wide_mean = np.full(k, float(mean.mean()) if len(mean) else middle)
+    wide = np.eye(k) * variance
+    if len(mean):
+        wide_mean[there] = mean
+        wide[np.ix_(there, there)] = covariance
+    return np.clip(wide_mean, 0.0, 1.0), wide

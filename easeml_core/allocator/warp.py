@@ -1,0 +1,56 @@
+"""From qualities in [0, 1] to the unbounded scale on which the default policy's beliefs are, and back.
+
+    z(q) = log(p / (1 - p)),   p = (q + soft) / (1 + 2 soft)
+
+is the logit with softened ends: 0.98 and 0.99 are as far apart as 0.50 and 0.67, yet a quality of exactly
+1 stays finite. A large `soft` makes the scale nearly linear. Which `soft` fits a template is decided by the
+likelihood of its history, so densities carry the Jacobian dz/dq.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from easeml_core.allocator.types import Array
+
+SOFT = (0.01, 0.3)  # close to the logit, close to linear
+DEFAULT_SOFT = 0.01
+
+
+def warp(quality: Array, soft: float) -> Array:
+    """z(q), any shape; NaN stays NaN."""
+    share = (np.asarray(quality, dtype=np.float64) + soft) / (1 + 2 * soft)
+    unbounded: Array = np.log(share / (1 - share))
+    return unbounded
+
+
+def unwarp(value: Array, soft: float) -> Array:
+    """q(z), any shape, cut to [0, 1] (a soft end reaches beyond)."""
+    # Written with tanh: one call, and no overflow for whatever value.
+    share = 0.5 + 0.5 * np.tanh(0.5 * value)
+    quality: Array = np.clip((1 + 2 * soft) * share - soft, 0.0, 1.0)
+    return quality
+
+
+def slope(quality: Array, soft: float) -> Array:
+    """dz/dq at a quality, any shape; positive."""
+    share = (np.asarray(quality, dtype=np.float64) + soft) / (1 + 2 * soft)
+    steep: Array = 1 / (share * (1 - share) * (1 + 2 * soft))
+    return steep
+
+
+def student_quantile(share: float) -> float:
+    """The quantile of Student's t with 3 degrees of freedom, by bisection of its closed-form CDF.
+
+    >>> round(student_quantile(0.975), 3)
+    3.182
+    """
+    low, high = -1e3, 1e3
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        x = middle / math.sqrt(3)
+        cdf = 0.5 + (x / (1 + x * x) + math.atan(x)) / math.pi
+        low, high = (middle, high) if cdf < share else (low, middle)
+    return 0.5 * (low + high)
