@@ -13,8 +13,10 @@ e_p `(t,)` = L^-1 (z - c_p[a]). Then, since the covariance of expert p is h_p^2 
 family and O(t) for each expert; mu_p is only computed for the EXPERTS of most weight.
 
 Predictions keep the tails of NU = 3 degrees of freedom however much was observed: the scale of a task is
-learned from its trials, but that a single model surprises on a single task never ceases to happen. SPREAD
-multiplies the scale; both are what the likelihood of held-out predictions asks for, on every table tried.
+learned from its trials, but that a single model surprises on a single task never ceases to happen. The scale
+is multiplied by HONEST, which the likelihood of held-out predictions asks for on every table tried, in what
+people are told. To decide it is multiplied by SPREAD, which is less: an improvement is expected of one arm
+at a time, but the arms of a task share their luck, and what one wins the next cannot win again.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from easeml_core.errors import FallbackError
 
 log = logging.getLogger(__name__)
 
-SPREAD = 0.75
+SPREAD, HONEST = 0.5, 0.75
 EXPERTS = 12
 # Shares of the distribution that are summed for an expectation, finer where improvements are.
 SHARES: tuple[tuple[float, float], ...] = (
@@ -65,9 +67,8 @@ class Family:
             return cls(experts, (), empty, np.empty((len(experts.centres), 0)), diagonal, 0.0)
         factor = _factor(covariance[np.ix_(index, index)], float(diagonal.mean()))
         apart = np.asarray(values) - experts.centres[:, index]
-        # One solve for both: the factor is small, calls are what costs.
-        solved = np.linalg.solve(factor, np.hstack([covariance[index], apart.T]))
-        rows, innovations = solved[:, : len(diagonal)], solved[:, len(diagonal) :].T
+        inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
+        rows, innovations = inverse @ covariance[index], apart @ inverse.T
         left = np.maximum(diagonal - (rows * rows).sum(axis=0), 0.0)
         log_det = float(np.log(np.diagonal(factor)).sum())
         return cls(experts, tuple(index), rows, innovations, left, log_det)
@@ -77,7 +78,8 @@ class Family:
         covariance = self.experts.covariance
         column = self.rows[:, arm]
         ridge = JITTERS[0] * float(np.diagonal(covariance).mean())
-        pivot = math.sqrt(max(float(self.left[arm]), ridge))
+        # As in `of`, where the ridge is on the diagonal: both ways give the same.
+        pivot = math.sqrt(float(self.left[arm]) + ridge)
         row = (covariance[arm] - column @ self.rows) / pivot
         if value is None:
             innovation = np.zeros(len(self.innovations))
@@ -126,11 +128,11 @@ class Prediction:
         return warp.unwarp(self.mean[:, arms, None] + spread, self.soft)
 
     def moments(self, qualities: Array) -> tuple[Array, Array]:
-        """Expected quality and its deviation, each `(arms,)`, of what `qualities` returned."""
+        """Expected quality and its honest deviation, each `(arms,)`, of what `qualities` returned."""
         _, shares = _nodes()
         mean = self.weights @ (qualities @ shares)
         square = self.weights @ ((qualities * qualities) @ shares)
-        return mean, np.sqrt(np.maximum(square - mean * mean, 0.0))
+        return mean, HONEST / SPREAD * np.sqrt(np.maximum(square - mean * mean, 0.0))
 
     def improvement(self, qualities: Array, best: float) -> Array:
         """E[max(quality - best, 0)] `(arms,)`: expected improvement, in quality."""
@@ -141,7 +143,7 @@ class Prediction:
     def interval(self, arm: int, share: float) -> tuple[float, float]:
         """The central interval of an arm's quality that holds `share` of the mixture."""
         draws = _fine_shares()
-        values = self.mean[:, arm, None] + self.scale[:, arm, None] * (SPREAD * draws)
+        values = self.mean[:, arm, None] + self.scale[:, arm, None] * (HONEST * draws)
         order = np.argsort(values, axis=None)
         mass = np.repeat(self.weights / len(draws), len(draws))[order].cumsum()
         ends = [
@@ -181,7 +183,8 @@ def predict(
 def _factor(matrix: Array, variance: float) -> Array:
     for jitter in JITTERS:
         try:
-            return np.linalg.cholesky(matrix + jitter * variance * np.eye(len(matrix)))
+            factor = np.linalg.cholesky(matrix + jitter * variance * np.eye(len(matrix)))
+            return np.asarray(factor, dtype=np.float64)
         except np.linalg.LinAlgError:
             log.warning("the covariance of %d trials needs more than %g jitter", len(matrix), jitter)
     raise FallbackError("the covariance of the trials is not positive definite, whatever the jitter")

@@ -21,11 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from easeml_core.allocator import tenants
 from easeml_core.allocator.models import seconds
-from easeml_core.allocator.outlook import Outlook, Outlooks
-from easeml_core.allocator.types import AllocationRequest, Decision, Nothing, OpenTask, Scored
+from easeml_core.allocator.outlook import NO_ARM, Outlook, Outlooks
+from easeml_core.allocator.types import AllocationRequest, Array, Decision, Nothing, OpenTask, Scored
 
 NAME = "easeml"
 RUNNERS_UP = 5
@@ -57,37 +58,39 @@ class Easeml:
 
     def choose(self, request: AllocationRequest) -> Decision | Nothing:
         """Decide; raises `FallbackError` where a belief cannot be computed."""
-        best = self._best(request)
-        if not best:
+        tasks, outlooks = request.tasks, self._outlooks.of(request)
+        values = np.array(
+            [
+                outlook.top * task.weight
+                if task.remaining_seconds is None
+                and task.deadline_in is None
+                and (task.remaining_trials is None or task.remaining_trials > 0)
+                else _limited(task, outlook)
+                for task, outlook in zip(tasks, outlooks, strict=True)
+            ]
+        )
+        servable = np.flatnonzero(values >= 0)
+        if not len(servable):
             from easeml_core.allocator.policy import why_nothing
 
-            return Nothing(why_nothing(request.tasks))
-        late = max(best, key=lambda entry: (entry.task.since, -entry.task.opened, entry.task.task))
-        waited = late.task.since > self.floor * len(best)
-        values = np.array([entry.value for entry in best])
-        ahead = values.max() if not waited else late.value
-        chosen = late if waited else min((best[i] for i in np.flatnonzero(values == ahead)), key=_order)
+            return Nothing(why_nothing(tasks))
+        waits = np.array([task.since for task in tasks])[servable]
+        waited = bool(waits.max() > self.floor * len(servable))
+        among = servable[waits == waits.max()] if waited else servable
+        ahead = among[values[among] == values[among].max()]
+        chosen = min((_head(tasks[i], outlooks[i], float(values[i])) for i in ahead), key=_order)
+        first = _leaders(values, servable)
+        heads = sorted((_head(tasks[i], outlooks[i], float(values[i])) for i in first), key=_order)
         return Decision(
             policy=self.name,
             choice=self._scored(chosen.task, chosen.outlook, chosen.place),
-            reason=self._reason(chosen, len(best), waited),
-            runners_up=self._runners_up(chosen, best, values),
+            reason=self._reason(chosen, len(servable), waited),
+            runners_up=self._runners_up(chosen, heads[: RUNNERS_UP + 1]),
             memory=dict(request.memory),
         )
 
-    def _best(self, request: AllocationRequest) -> list[_Best]:
-        found = []
-        for task, outlook in self._outlooks.of(request):
-            place = outlook.first(task)
-            if place is not None:
-                found.append(_Best(task, outlook, place, task.weight * outlook.values[place]))
-        return found
-
-    def _runners_up(self, chosen: _Best, best: list[_Best], values: np.ndarray) -> tuple[Scored, ...]:
+    def _runners_up(self, chosen: _Best, ahead: list[_Best]) -> tuple[Scored, ...]:
         """The arms with the next highest indices, of whatever task."""
-        count = min(RUNNERS_UP + 1, len(best))
-        edge = np.partition(values, len(values) - count)[len(values) - count]
-        ahead = sorted((best[i] for i in np.flatnonzero(values >= edge)), key=_order)[: RUNNERS_UP + 1]
         heads = {entry.task.task: entry for entry in (*ahead, chosen)}
         pool: list[tuple[tuple[float, float, int, str], int, _Best]] = []
         for entry in heads.values():
@@ -130,6 +133,26 @@ class Easeml:
             f"{tenants.count(tasks, 'task')} with work left, promises more per second. "
             f"Learned from {outlook.source}."
         )
+
+
+def _head(task: OpenTask, outlook: Outlook, value: float) -> _Best:
+    place = outlook.first(task)
+    assert place is not None
+    return _Best(task, outlook, place, value)
+
+
+def _limited(task: OpenTask, outlook: Outlook) -> float:
+    """The index of the best arm that fits the task's budget and deadline, below 0 without one."""
+    place = outlook.first(task)
+    return NO_ARM if place is None else outlook.values[place] * task.weight
+
+
+def _leaders(values: Array, servable: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The tasks that the runners-up can be of: those with the highest indices, ties included."""
+    count = min(RUNNERS_UP + 1, len(servable))
+    edge = np.partition(values[servable], len(servable) - count)[len(servable) - count]
+    leaders: npt.NDArray[np.int64] = servable[values[servable] >= edge]
+    return leaders
 
 
 def _order(entry: _Best) -> tuple[float, float, int, str]:

@@ -60,6 +60,6 @@ class GpEi:
         now = view.posterior
         unit = " per second" if self.per_second else ""
         return (
-            f"{view.names[arm]} is expected to reach {now.mean[arm]:.2f} ± {now.deviation[arm]:.2f} and has the "
-            f"highest expected improvement, {score:.2g}{unit}, of the {int(view.open.sum())} candidates left"
+            f"{view.names[arm]} is expected to reach {now.mean[arm]:.2f} ± {now.deviation[arm]:.2f} and has "
+            f"the highest expected improvement, {score:.2g}{unit}, of the {int(view.open.sum())} left"
         )

@@ -26,16 +26,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from easeml_core.allocator import ragged, warp
 from easeml_core.allocator.types import Array
 
 NU = 3.0
-BANDWIDTHS = (0.3, 0.6, 1.0)
+BANDWIDTHS = (0.4, 0.7, 1.0)
 # Weights of constant correlation and of the diagonal in S.
 SHRINKAGE = ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05))
 ENOUGH = 6
-FOLDS, SUBSETS, SUBSET = 5, 3, 12
+FOLDS, SUBSETS, SUBSET = 5, 2, 12
 LEAST_SHARE = 0.02
 _ROUNDS = 30
 
@@ -75,7 +76,8 @@ def shrink(covariance: Array, weights: tuple[float, float]) -> Array:
     # A negative common correlation of many arms is not positive semi-definite; zero always is.
     mixed = mixed if common >= 0 else (1 - constant - own) * correlation
     np.fill_diagonal(mixed, 1.0)
-    return mixed * np.outer(deviations, deviations)
+    shrunk: Array = mixed * np.outer(deviations, deviations)
+    return shrunk
 
 
 def build(rows: Array, completed: ragged.Completed, names: Sequence[str], settings: Settings) -> Experts:
@@ -120,9 +122,7 @@ def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
     return best[1]
 
 
-def _held_out(
-    rows: Array, jacobian: Array, gaps: np.typing.NDArray[np.bool_]
-) -> dict[tuple[float, float], Array]:
+def _held_out(rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_]) -> dict[tuple[float, float], Array]:
     """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`."""
     n, k = rows.shape
     size, folds = min(SUBSET, k), min(FOLDS, n)
@@ -151,7 +151,7 @@ def _held_out(
     }
 
 
-def _subset(k: int, size: int, number: int) -> np.typing.NDArray[np.int64]:
+def _subset(k: int, size: int, number: int) -> npt.NDArray[np.int64]:
     """Spread over the arms and different for every `number`, without a random generator."""
     # A multiplicative congruential order: importing NumPy's generators costs more than a decision.
     order = sorted(range(k), key=lambda arm: ((arm + 1) * 2654435761 + number * 40503) % 4294967291)

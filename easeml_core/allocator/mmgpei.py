@@ -64,8 +64,8 @@ class MmGpEi:
             return f"{view.task.task} {so_far}; its first {self.warm_start} are its cheapest: {name}."
         now: tuple[Array, Array] = (view.posterior.mean, view.posterior.deviation)
         return (
-            f"{name} of {view.task.task} is expected to reach {now[0][arm]:.2f} ± {now[1][arm]:.2f} and has the "
-            f"highest expected improvement per second, {score:.2g}, of {count(tasks, 'task')} with work left."
+            f"{name} of {view.task.task} is expected to reach {now[0][arm]:.2f} ± {now[1][arm]:.2f} and has "
+            f"the highest expected improvement per second, {score:.2g}, of {count(tasks, 'task')}."
         )
 
 

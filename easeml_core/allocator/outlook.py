@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from easeml_core.allocator.types import (
 )
 
 DIGITS = 10
+NO_ARM = -1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,7 @@ class Outlook:
     source: str
     prediction: Prediction
     positions: tuple[int, ...]
+    top: float  # the first of `values`, below 0 where there is none
 
     def places(self, task: OpenTask) -> Iterator[int]:
         """Places in the ranking that fit the task's budget and deadline, best first."""
@@ -66,8 +68,6 @@ class Outlook:
 
     def first(self, task: OpenTask) -> int | None:
         """The best place that fits, None where nothing does."""
-        if task.remaining_trials is None and task.remaining_seconds is None and task.deadline_in is None:
-            return 0 if self.names else None
         return next(self.places(task), None)
 
     def interval(self, place: int, share: float = 0.9) -> tuple[float, float]:
@@ -79,6 +79,7 @@ class Outlook:
 class _Entry:
     """A task as it was last seen, and what was made of it."""
 
+    template: str
     arms: tuple[Arm, ...]
     completed: tuple[CompletedTrial, ...]
     active: tuple[ActiveTrial, ...]
@@ -98,9 +99,9 @@ class _Template:
     learned: Learned
     reached: int
     last: int  # `order` of the last trial that was learned from
+    total: int  # trials that succeeded
+    seen: dict[str, tuple[tuple[CompletedTrial, ...], tuple[Arm, ...]]]
     fresh: tuple[Prediction, Array, Array, Array] | None = None
-    seen: dict[str, tuple[tuple[CompletedTrial, ...], int]] = field(default_factory=dict)
-    arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -110,69 +111,76 @@ class Outlooks:
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _templates: dict[str, _Template] = field(default_factory=dict)
 
-    def of(self, request: AllocationRequest) -> list[tuple[OpenTask, Outlook]]:
-        """Every task with its outlook, in the request's order. Raises `FallbackError`."""
-        by_template: dict[str, list[OpenTask]] = {}
-        for task in request.tasks:
-            by_template.setdefault(task.template, []).append(task)
-        found = []
-        entries = {}
-        for name, tasks in by_template.items():
-            known = self._templates[name] = self._template(name, tasks, request.priors.get(name))
-            learned = known.learned
-            for task in tasks:
-                entry = self._entries.get(task.task)
-                if (
-                    entry is None
-                    or entry.learned is not learned
-                    or entry.completed != task.completed
-                    or entry.active != task.active
-                    or entry.arms != task.arms
-                ):
-                    entry = _look(task, known, entry)
-                entries[task.task] = entry
-                found.append((task, entry.outlook))
-        self._entries = entries
-        return found
+    def of(self, request: AllocationRequest) -> list[Outlook]:
+        """The outlook of every task, in the request's order. Raises `FallbackError`."""
+        before, get = self._entries, self._entries.get
+        # A thousand tasks pass here at every decision, and all but one or two are as they were.
+        changed = [
+            task
+            for task in request.tasks
+            if (entry := get(task.task)) is None
+            or entry.completed is not task.completed
+            or entry.active is not task.active
+            or entry.arms is not task.arms
+            or entry.template != task.template
+        ]
+        names = {task.template for task in request.tasks}
+        if len(before) != len(request.tasks) or not self._same(names, changed, request):
+            by_template: dict[str, list[OpenTask]] = {name: [] for name in names}
+            for task in request.tasks:
+                by_template[task.template].append(task)
+            for name, tasks in by_template.items():
+                self._templates[name] = self._learn(name, tasks, request.priors.get(name))
+            changed = list(request.tasks)
+            self._entries = {task.task: before[task.task] for task in changed if task.task in before}
+        entries = self._entries
+        for task in changed:
+            entries[task.task] = _look(task, self._templates[task.template], entries.get(task.task))
+        return [entries[task.task].outlook for task in request.tasks]
 
-    def _template(self, name: str, tasks: list[OpenTask], prior: Prior | None) -> _Template:
-        """What is known of a template now: the same object as before where nothing to learn has come."""
+    def _same(self, names: set[str], changed: list[OpenTask], request: AllocationRequest) -> bool:
+        """Whether what was learned of all templates still holds, given the tasks that changed."""
+        for name in names:
+            known = self._templates.get(name)
+            if known is None or known.prior is not request.priors.get(name):
+                return False
+        if any(task.task not in self._entries for task in changed):
+            return False
+        if any(self._entries[task.task].template != task.template for task in changed):
+            return False
+        return all(
+            _still_holds(self._templates[name], [task for task in changed if task.template == name])
+            for name in {task.template for task in changed}
+        )
+
+    def _learn(self, name: str, tasks: list[OpenTask], prior: Prior | None) -> _Template:
+        """What is known of a template now; what only the prior decides is kept."""
         old = self._templates.get(name)
-        if old is not None and old.prior is prior and _still_holds(old, tasks):
-            return old
         extra = frozenset(_unknown(tasks, () if prior is None else prior.arms))
         if old is not None and old.prior is prior and old.extra == extra:
             start = old.start
         else:
             start = templates.base(prior, sorted(extra), (NEUTRAL_MEAN, NEUTRAL_DEVIATION))
-        ends = np.array(
-            sorted(t.order for task in tasks for t in task.completed if t.quality is not None), dtype=np.int64
-        )
-        reached = templates.first_trials(ends)
-        last = int(ends[reached - 1]) if reached else -1
+        ends = sorted(t.order for task in tasks for t in task.completed if t.quality is not None)
+        reached = templates.first_trials(len(ends))
+        last = ends[reached - 1] if reached else -1
         rows = {
             task.task: {t.arm: t.quality for t in task.completed if t.quality is not None and t.order <= last}
             for task in tasks
         }
         learned = templates.learn(start, {task: row for task, row in rows.items() if row})
-        made = _Template(prior, extra, start, learned, reached, last)
-        _note(made, tasks)
-        return made
+        seen = {task.task: (task.completed, task.arms) for task in tasks}
+        return _Template(prior, extra, start, learned, reached, last, len(ends), seen)
 
 
 def _unknown(tasks: list[OpenTask], known: tuple[str, ...]) -> set[str]:
     there = set(known)
     unknown: set[str] = set()
-    for arms in {task.arms for task in tasks}:
-        unknown |= {arm.name for arm in arms} - there
     for task in tasks:
-        unknown |= {trial.arm for trial in (*task.completed, *task.active)} - there
+        unknown |= {arm.name for arm in task.arms} - there
+        unknown |= {trial.arm for trial in task.completed} - there
+        unknown |= {trial.arm for trial in task.active} - there
     return unknown
-
-
-def _note(known: _Template, tasks: list[OpenTask]) -> None:
-    known.seen = {task.task: (task.completed, _successes(task.completed)) for task in tasks}
-    known.arms = {task.task: task.arms for task in tasks}
 
 
 def _successes(completed: tuple[CompletedTrial, ...]) -> int:
@@ -183,34 +191,36 @@ def _learned_from(completed: tuple[CompletedTrial, ...], last: int) -> set[tuple
     return {(t.arm, t.quality) for t in completed if t.quality is not None and t.order <= last}
 
 
-def _still_holds(known: _Template, tasks: list[OpenTask]) -> bool:
-    """Whether learning again would give the same: the same tasks and arms, and the same first trials."""
-    if len(tasks) != len(known.seen):
-        return False
-    changed = []
-    for task in tasks:
-        before = known.seen.get(task.task)
-        if before is None:
-            return False
-        if before[0] is not task.completed and before[0] != task.completed:
-            changed.append(task)
-        arms = known.arms[task.task]
-        if arms is not task.arms and arms != task.arms:
-            return False
+def _still_holds(known: _Template, changed: list[OpenTask]) -> bool:
+    """Whether learning again would give the same: no new arms, and the same first trials."""
+    total = known.total
     for task in changed:
-        before = known.seen[task.task][0]
-        if _learned_from(before, known.last) != _learned_from(task.completed, known.last):
+        completed, arms = known.seen[task.task]
+        if arms is not task.arms and arms != task.arms:
             return False
         if any(trial.arm not in known.learned.index for trial in task.completed):
             return False
-        known.seen[task.task] = (task.completed, _successes(task.completed))
-    total = sum(count for _, count in known.seen.values())
-    return templates.first_trials(np.empty(total)) == known.reached
+        if _learned_from(completed, known.last) != _learned_from(task.completed, known.last):
+            return False
+        total += _successes(task.completed) - _successes(completed)
+    if templates.first_trials(total) != known.reached:
+        return False
+    known.total = total
+    known.seen.update({task.task: (task.completed, task.arms) for task in changed})
+    return True
 
 
 def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
-    """Condition on a task's trials and rank its arms."""
+    """Condition on a task's trials and rank its arms; what was made `before` where it still holds."""
     learned = known.learned
+    if (
+        before is not None
+        and before.learned is learned
+        and before.completed == task.completed
+        and before.active == task.active
+        and before.arms == task.arms
+    ):
+        return replace(before, completed=task.completed, active=task.active, arms=task.arms)
     plays = _plays(task, learned)
     families = _condition(plays, learned, before)
     best = max((value for _, value in plays), default=0.0)
@@ -233,7 +243,7 @@ def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
         mean, deviation = prediction.moments(qualities)
         gain = prediction.improvement(qualities, incumbent)
     outlook = _rank(task, learned, prediction, (mean, deviation, gain), best)
-    return _Entry(task.arms, task.completed, task.active, learned, outlook, plays, families)
+    return _Entry(task.template, task.arms, task.completed, task.active, learned, outlook, plays, families)
 
 
 def _plays(task: OpenTask, learned: Learned) -> tuple[tuple[int, float], ...]:
@@ -278,7 +288,8 @@ def _rank(
     at = np.array([learned.index[name] for name in names], dtype=np.int64)
     mean, deviation, gain = (np.round(array[at], DIGITS) for array in expected)
     values = gain / costs
-    order = sorted(range(len(names)), key=lambda i: (-values[i], costs[i], names[i]))
+    # Positions are in the order of names.
+    order = np.lexsort((at, costs, -values))
     past = f"{learned.past} past tasks" if learned.past != 1 else "1 past task"
     return Outlook(
         names=tuple(names[i] for i in order),
@@ -290,5 +301,6 @@ def _rank(
         best=best,
         source=f"{past} and the open tasks" if learned.past else "the catalogue and the open tasks",
         prediction=prediction,
-        positions=tuple(int(at[i]) for i in order),
+        positions=tuple(at[order].tolist()),
+        top=float(values[order[0]]) if len(order) else NO_ARM,
     )

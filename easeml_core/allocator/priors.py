@@ -72,7 +72,7 @@ def build(
     """
     arms = tuple(arms)
     mean, covariance = catalogue(arms, features or {}, strengths or {})
-    table = _table(arms, history)
+    table = known(arms, history)
     if not len(table):
         return Prior(arms, mean, covariance, NOISE, "catalogue")
     fitted_mean, fitted = _fit(table, mean, covariance)
@@ -103,7 +103,7 @@ def catalogue(
     return mean, np.full((k, k), TASK_DEVIATION**2) + MODEL_DEVIATION**2 * kernel + own
 
 
-def _table(arms: Sequence[str], history: Sequence[TaskHistory]) -> Array:
+def known(arms: Sequence[str], history: Sequence[TaskHistory]) -> Array:
     """Known qualities `(N, K)`, NaN where unknown, without tasks that know nothing; in a fixed order."""
     rows = [
         [past.qualities.get(arm, np.nan) for arm in arms]

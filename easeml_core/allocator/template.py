@@ -8,23 +8,25 @@ Two families of experts (`experts`):
   history it is the only one.
 
 Each task is predicted without its own row. What is learned from open tasks is brought up to date whenever
-the number of trials has grown by a quarter, as a function of the request alone: see `first_trials`.
+the number of trials has grown by half, as a function of the request alone: see `first_trials`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from easeml_core.allocator import experts, ragged, warp
 from easeml_core.allocator.belief import Family
 from easeml_core.allocator.experts import Experts
 from easeml_core.allocator.types import Array, Prior
 
-AFRESH = 0.05
+AFRESH = 0.02
 # How far, in log odds, the open tasks may move AFRESH, and how much of their evidence counts: tasks of one
 # template are alike, so they are not independent witnesses.
 LEAST, MOST, TEMPER = -3.0, 9.0, 0.5
@@ -32,7 +34,7 @@ LEAST, MOST, TEMPER = -3.0, 9.0, 0.5
 PAST, OPEN = 128, 48
 # Known arms, as a share, from which on an open task is an expert of its own.
 COMPLETE_ENOUGH = 0.3
-GROWTH = 1.25
+GROWTH = 1.5
 _FEW = 3
 
 
@@ -58,9 +60,20 @@ class Base:
     mean_0: Array  # catalogue, on the warped scale
     covariance_0: Array
     settings: experts.Settings
-    table: Array  # past tasks on the warped scale, (N, K)
+    past: ragged.Completed  # past tasks, on the warped scale
+    known: npt.NDArray[np.int64]  # how many arms each past task tried
     mean: Array  # of the prior, in quality
     deviation: Array
+
+    @cached_property
+    def with_history(self) -> Experts:
+        """The experts of the past tasks alone."""
+        return _family(self, np.empty((0, len(self.arms))), [], use_past=True)
+
+    @cached_property
+    def without_history(self) -> Experts:
+        """The one expert of the catalogue."""
+        return _family(self, np.empty((0, len(self.arms))), [], use_past=False)
 
 
 def base(prior: Prior | None, extra: Sequence[str], neutral: tuple[float, float]) -> Base:
@@ -88,12 +101,14 @@ def base(prior: Prior | None, extra: Sequence[str], neutral: tuple[float, float]
         history[:, there] = prior.history[most]
     settings = experts.learn(history, mean, covariance)
     steep = warp.slope(mean, settings.soft)
+    warped, scaled = warp.warp(mean, settings.soft), covariance * np.outer(steep, steep)
     return Base(
         arms,
-        warp.warp(mean, settings.soft),
-        covariance * np.outer(steep, steep),
+        warped,
+        scaled,
         settings,
-        warp.warp(history, settings.soft),
+        ragged.complete(warp.warp(history, settings.soft), warped, scaled),
+        np.isfinite(history).sum(axis=1),
         prior_mean,
         np.sqrt(np.maximum(np.diagonal(prior_covariance), 0.0)),
     )
@@ -103,12 +118,9 @@ def learn(start: Base, rows: Mapping[str, Mapping[str, float]]) -> Learned:
     """Add the open tasks: `rows` are the observed qualities of each, by arm."""
     position = {arm: index for index, arm in enumerate(start.arms)}
     table, names = _open_rows(start, rows, position)
-    families, weights = [], []
-    past = len(start.table)
-    if past:
-        numbers = [f"past {number}" for number in range(past)]
-        families.append(_family(start, np.vstack([start.table, table]), [*numbers, *names], past))
-    families.append(_family(start, table, names, 0))
+    past = len(start.known)
+    families = [_family(start, table, names, use_past=True)] if past else []
+    families.append(_family(start, table, names, use_past=False))
     odds = math.log(AFRESH / (1 - AFRESH)) + _against_history(start, table)
     weights = [-math.log1p(math.exp(odds)), -math.log1p(math.exp(-odds))] if past else [0.0]
     return Learned(
@@ -123,11 +135,10 @@ def learn(start: Base, rows: Mapping[str, Mapping[str, float]]) -> Learned:
     )
 
 
-def first_trials(orders: Array) -> int:
-    """How many of the trials, in the order they ended, are learned from: the last of 5, 6, 8, 10, 13 …
-    (a quarter more each time) that has been reached; 0 before the first."""
-    reached, total = 0, len(orders)
-    step = 5
+def first_trials(total: int) -> int:
+    """How many of `total` trials, in the order they ended, are learned from: the last of 5, 8, 12, 18, 27 …
+    (half as many more each time) that has been reached; 0 before the first."""
+    reached, step = 0, 5
     while step <= total:
         reached, step = step, math.ceil(step * GROWTH)
     return reached
@@ -146,32 +157,31 @@ def _open_rows(
     return warp.warp(table, start.settings.soft), names
 
 
-def _family(start: Base, table: Array, names: Sequence[str], past: int) -> Experts:
-    completed = ragged.complete(table, start.mean_0, start.covariance_0)
-    known = (~np.isnan(table)).sum(axis=1)
-    enough = np.flatnonzero(known >= max(_FEW, COMPLETE_ENOUGH * table.shape[1]))
-    settings = start.settings if past else experts.DEFAULT
-    return experts.build(completed.rows[enough], completed, [names[row] for row in enough], settings)
+def _family(start: Base, table: Array, names: Sequence[str], *, use_past: bool) -> Experts:
+    past = start.past if use_past else None
+    completed = ragged.complete(table, start.mean_0, start.covariance_0, past)
+    known = np.concatenate([start.known if use_past else start.known[:0], (~np.isnan(table)).sum(axis=1)])
+    called = [f"past {number}" for number in range(len(known) - len(names))] + list(names)
+    enough = np.flatnonzero(known >= max(_FEW, COMPLETE_ENOUGH * len(start.arms)))
+    settings = start.settings if use_past else replace(experts.DEFAULT, soft=start.settings.soft)
+    return experts.build(completed.rows[enough], completed, [called[row] for row in enough], settings)
 
 
 def _against_history(start: Base, table: Array) -> float:
-    """Log odds that the open tasks speak for starting afresh, from those that were predicted by neither."""
-    if not len(start.table) or not len(table):
+    """Log odds that the open tasks speak for starting afresh, by what either said before it knew them."""
+    if not len(start.known) or not len(table):
         return 0.0
-    none = np.empty((0, table.shape[1]))
-    with_history = _family(start, start.table, [""] * len(start.table), len(start.table))
-    without = _family(start, none, [], 0)
     total = 0.0
     for row in table:
-        arms = np.flatnonzero(~np.isnan(row))
-        values = row[arms]
-        total += Family.of(without, list(arms), list(values)).total()
-        total -= Family.of(with_history, list(arms), list(values)).total()
+        arms = [int(arm) for arm in np.flatnonzero(~np.isnan(row))]
+        values = [float(row[arm]) for arm in arms]
+        total += Family.of(start.without_history, arms, values).total()
+        total -= Family.of(start.with_history, arms, values).total()
     return min(max(TEMPER * total, LEAST), MOST)
 
 
 def _spread(
-    k: int, there: np.typing.NDArray[np.int64], mean: Array, covariance: Array, neutral: tuple[float, float]
+    k: int, there: npt.NDArray[np.int64], mean: Array, covariance: Array, neutral: tuple[float, float]
 ) -> tuple[Array, Array]:
     """Mean `(K,)` and covariance `(K, K)` over all arms, from those of the arms at `there`."""
     middle, deviation = neutral

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from easeml_core.allocator import choose_with_ladder, priors
+from easeml_core.allocator import choose_with_ladder, make_policy, priors
 from easeml_core.allocator.types import (
     ActiveTrial,
     AllocationRequest,
@@ -24,6 +24,7 @@ from easeml_core.allocator.types import (
     Ended,
     OpenTask,
     Policy,
+    Prior,
 )
 from easeml_core.replay.table import Table
 
@@ -87,16 +88,22 @@ def replay(
     devices: int = 1,
     seed: int = 0,
     predicted: Array | None = None,
+    prior: Prior | None = None,
+    until_best: bool = False,
 ) -> Trace:
     """Serve all tasks of `table` until every known cell has been run, or the policy has nothing to start.
 
-    `history`, of the same models, gives the prior. `predicted` `(N, K)` are the costs that the policy is
-    told. Raises ValueError where `devices` is below 1.
+    `history`, of the same models, gives the prior, unless a `prior` is given. `predicted` `(N, K)` are the
+    costs that the policy is told. With `until_best` the replay ends once every task has its best: what comes
+    later changes no loss. Raises ValueError where `devices` is below 1.
     """
     if devices < 1:
         raise ValueError(f"a replay needs at least one device; got {devices}")
     game = _Game(table, table.cost if predicted is None else predicted)
-    prior = priors.build(_TEMPLATE, table.models, _history(history))
+    prior = prior or priors.build(_TEMPLATE, table.models, past_tasks(history))
+    # One policy for the whole replay: it may keep what it computed from one decision to the next.
+    policy = make_policy(policy) if isinstance(policy, str) else policy
+    found, best = np.zeros(len(table.tasks)), table.best
     busy: list[tuple[float, int, Run]] = []  # by end, then by order of start
     free = [f"device{number}" for number in range(devices)]
     now, runs, memory = 0.0, list[Run](), dict[str, object]()
@@ -123,50 +130,55 @@ def replay(
         now, _, run = heapq.heappop(busy)
         game.finish(run, len(runs))
         runs.append(run)
+        found[run.task] = max(found[run.task], run.quality)
+        if until_best and (found >= best).all():
+            return Trace(table, tuple(runs))
         free = sorted([*free, run.device])
 
 
 @dataclass
 class _Game:
-    """The tasks of a table while they are played."""
+    """The tasks of a table while they are played; only what a trial changed is made anew."""
 
     table: Table
     predicted: Array
-    ended: dict[int, list[CompletedTrial]] = field(default_factory=dict)
-    since: dict[int, int] = field(default_factory=dict)
+    tasks: list[OpenTask] = field(default_factory=list)
+    task_at: dict[str, int] = field(default_factory=dict)
+    model_at: dict[str, int] = field(default_factory=dict)
 
-    def open_tasks(self, running: Sequence[Run], now: float) -> tuple[OpenTask, ...]:
-        return tuple(
+    def __post_init__(self) -> None:
+        known = ~np.isnan(self.table.quality)
+        self.task_at = {name: i for i, name in enumerate(self.table.tasks)}
+        self.model_at = {name: j for j, name in enumerate(self.table.models)}
+        self.tasks = [
             OpenTask(
                 task=name,
                 tenant=name,
                 template=_TEMPLATE,
                 arms=tuple(
-                    Arm(model, float(self.predicted[i, j]))
-                    for j, model in enumerate(self.table.models)
-                    if not np.isnan(self.table.quality[i, j])
+                    Arm(self.table.models[j], float(self.predicted[i, j])) for j in np.flatnonzero(known[i])
                 ),
-                completed=tuple(self.ended.get(i, ())),
-                active=tuple(
-                    ActiveTrial(
-                        self.table.models[run.arm],
-                        run.device,
-                        float(self.predicted[i, run.arm]),
-                        now - run.start,
-                    )
-                    for run in running
-                    if run.task == i
-                ),
-                since=self.since.get(i, 0),
                 opened=i,
             )
             for i, name in enumerate(self.table.tasks)
+        ]
+
+    def open_tasks(self, running: Sequence[Run], now: float) -> tuple[OpenTask, ...]:
+        busy: dict[int, list[ActiveTrial]] = {}
+        for run in running:
+            arm = self.table.models[run.arm]
+            active = ActiveTrial(arm, run.device, float(self.predicted[run.task, run.arm]), now - run.start)
+            busy.setdefault(run.task, []).append(active)
+        return tuple(
+            replace(task, active=tuple(busy[i])) if i in busy else task for i, task in enumerate(self.tasks)
         )
 
     def start(self, decision: Decision, device: str, now: float) -> Run:
-        i = self.table.tasks.index(decision.choice.task)
-        j = self.table.models.index(decision.choice.arm)
-        self.since = {k: 0 if k == i else self.since.get(k, 0) + 1 for k in range(len(self.table.tasks))}
+        i = self.task_at[decision.choice.task]
+        j = self.model_at[decision.choice.arm]
+        self.tasks = [
+            replace(task, since=0 if k == i else task.since + 1) for k, task in enumerate(self.tasks)
+        ]
         quality, cost = float(self.table.quality[i, j]), float(self.table.cost[i, j])
         return Run(i, j, device, now, now + cost, quality, decision.fallbacks)
 
@@ -174,10 +186,12 @@ class _Game:
         trial = CompletedTrial(
             self.table.models[run.arm], Ended.SUCCEEDED, run.quality, run.end - run.start, order
         )
-        self.ended.setdefault(run.task, []).append(trial)
+        task = self.tasks[run.task]
+        self.tasks[run.task] = replace(task, completed=(*task.completed, trial))
 
 
-def _history(table: Table | None) -> list[priors.TaskHistory]:
+def past_tasks(table: Table | None) -> list[priors.TaskHistory]:
+    """The tasks of a table as a history; none without one."""
     if table is None:
         return []
     return [

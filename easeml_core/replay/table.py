@@ -50,6 +50,15 @@ class Table:
         names = tuple(self.models[j] for j in keep)
         return Table(self.tasks, names, self.quality[:, keep], self.cost[:, keep])
 
+    def with_cost(self, cost: Array | float) -> Table:
+        """The same qualities at other costs, `(N, K)` or the same for all cells."""
+        return Table(self.tasks, self.models, self.quality, np.broadcast_to(cost, self.quality.shape).copy())
+
+    @property
+    def total_cost(self) -> float:
+        """Summed cost of all cells whose quality is known."""
+        return float(self.cost[~np.isnan(self.quality)].sum())
+
     @property
     def best(self) -> Array:
         """Best quality of each task, shape `(N,)`."""

@@ -1,0 +1,118 @@
+"""The paper's protocol (ease.ml, section 1.9), and the generator of its synthetic tables.
+
+One repeat: TEST tasks drawn at random are served, all other tasks are history. Every policy of a repeat gets
+the same tasks, the same history, the same costs and the same prior (`kernels.tuned`, RBF, over the history).
+In a table with no more than TEST tasks half of them are served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from easeml_core.allocator import kernels
+from easeml_core.allocator.types import Policy, Prior
+from easeml_core.replay.clairvoyant import Clairvoyant
+from easeml_core.replay.metrics import Curves, curves
+from easeml_core.replay.simulate import Trace, past_tasks, replay
+from easeml_core.replay.table import Table
+
+TEST = 10
+CLAIRVOYANT = "clairvoyant"
+SYN = ((0.01, 0.1), (0.01, 1.0), (0.5, 0.1), (0.5, 1.0))  # (sigma_M, alpha)
+BASELINES, BASELINE_DEVIATION, NOISE_DEVIATION = (0.75, 0.25), 0.02, 0.02
+
+
+def split(tasks: int, seed: int, test: int = TEST) -> tuple[list[int], list[int]]:
+    """Positions of the tasks that are served and of those that are history, drawn by `seed`."""
+    served = test if tasks > test else max(1, tasks // 2)
+    order = [int(task) for task in np.random.default_rng(seed).permutation(tasks)]
+    return order[:served], order[served:]
+
+
+def repeat(
+    table: Table,
+    policies: Iterable[str],
+    seed: int,
+    *,
+    devices: int = 1,
+    test: int = TEST,
+    share: float = 1.0,
+    spoil: Callable[[Table], Table] | None = None,
+    error: float = 0.0,
+    policy_of: Callable[[str], str | Policy] = lambda name: name,
+) -> dict[str, Trace]:
+    """One repeat: a trace for each policy; `clairvoyant` is the limit, other names are `make_policy`'s.
+
+    `share` of the history is kept (0: none). `spoil` may change it. `error` is the deviation, in log units,
+    of the costs that policies are told from the true ones. `policy_of` may make other policies of the names.
+    """
+    served, past = split(len(table.tasks), seed, test)
+    kept = past[: round(share * len(past))]
+    now, history = table.rows(served), table.rows(kept)
+    if spoil is not None:
+        history = spoil(history)
+    prior = prior_of(history)
+    draw = np.random.default_rng([seed, 1])
+    told = now.cost * np.exp(error * draw.standard_normal(now.cost.shape)) if error else None
+    return {
+        name: replay(
+            now,
+            Clairvoyant(now) if name == CLAIRVOYANT else policy_of(name),
+            prior=prior,
+            devices=devices,
+            seed=seed,
+            predicted=told,
+            until_best=True,
+        )
+        for name in policies
+    }
+
+
+def prior_of(history: Table, kernel: str = "rbf") -> Prior:
+    """The prior that the paper makes of a history; the catalogue's of an empty one."""
+    return kernels.tuned("table", history.models, past_tasks(history), kernel)
+
+
+def measure(
+    table: Table,
+    policies: Sequence[str],
+    repeats: int,
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+    **options: object,
+) -> dict[str, Curves]:
+    """Curves over `repeats` repeats (seeds 0, 1 …) by policy; `options` are those of `repeat`.
+
+    Calls `progress` with the number of repeats done.
+    """
+    traces: dict[str, list[Trace]] = {name: [] for name in policies}
+    for seed in range(repeats):
+        for name, trace in repeat(table, policies, seed, **options).items():  # type: ignore[arg-type]
+            traces[name].append(trace)
+        progress(seed + 1)
+    return {name: curves(found) for name, found in traces.items()}
+
+
+def report(measured: Mapping[str, Curves]) -> dict[str, dict[str, object]]:
+    """JSON-ready: by policy `area`, `area_se`, `area_worst` and `cost_to`."""
+    return {name: found.as_dict() for name, found in measured.items()}
+
+
+def synthetic(sigma: float, alpha: float, *, tasks: int = 200, models: int = 100, seed: int = 0) -> Table:
+    """SYN(sigma_M, alpha): x = baseline + alpha m + noise, clipped to [0, 1]; costs from U(0, 1].
+
+    m is drawn for every task from N(0, Sigma_M), Sigma_M = exp(-(f - f')^2 / sigma^2) with f from U(0, 1).
+    """
+    draw = np.random.default_rng([seed, round(1000 * sigma), round(1000 * alpha)])
+    feature = draw.random(models)
+    covariance = np.exp(-((feature[:, None] - feature) ** 2) / sigma**2)
+    values, basis = np.linalg.eigh(covariance)
+    part = draw.standard_normal((tasks, models)) @ (basis * np.sqrt(np.maximum(values, 0.0))).T
+    middle = np.array([BASELINES[task % len(BASELINES)] for task in range(tasks)])
+    baseline = middle + BASELINE_DEVIATION * draw.standard_normal(tasks)
+    noise = NOISE_DEVIATION * draw.standard_normal((tasks, models))
+    quality = np.clip(baseline[:, None] + alpha * part + noise, 0.0, 1.0)
+    names = tuple(f"task-{i}" for i in range(tasks)), tuple(f"model-{j}" for j in range(models))
+    return Table(*names, quality, 1.0 - draw.random((tasks, models)))

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from easeml_core.cli.main import app
+from easeml_core.ledger import models
+from easeml_core.replay.protocol import synthetic
+
+
+@pytest.fixture
+def csv(tmp_path):
+    table = synthetic(0.5, 1.0, tasks=8, models=5, seed=1)
+    path = tmp_path / "results.csv"
+    lines = ["task,model,accuracy,cost_seconds"]
+    for i, task in enumerate(table.tasks):
+        for j, model in enumerate(table.models):
+            if (i, j) != (2, 3):  # a cell that nobody knows
+                cost = "" if i == 1 else f"{table.cost[i, j]:.4f}"
+                lines.append(f"{task},{model},{table.quality[i, j]:.4f},{cost}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def _record(session):
+    """Two tasks of one template, one of another; one trial failed."""
+    results = {
+        ("a", "vector"): {"KNN": [(0.8, 3.0)], "SVM": [(None, 9.0)]},
+        ("b", "vector"): {"KNN": [(0.6, 2.0)], "SVM": [(0.7, 4.0)]},
+        ("c", "image"): {"CNN": [(0.9, 5.0)]},
+    }
+    session.add(models.Tenant(id="lab"))
+    session.flush()
+    ended = 0
+    for (name, template), candidates in results.items():
+        task = models.Task(tenant_id="lab", name=name, state="open", template=template)
+        session.add(task)
+        session.flush()
+        version = models.DataVersion(task_id=task.id, digest=f"{name}" * 64, n_train=9, n_val=9, facts={})
+        session.add(version)
+        session.flush()
+        for candidate, trials in candidates.items():
+            row = models.Candidate(task_id=task.id, name=candidate)
+            session.add(row)
+            session.flush()
+            for quality, cost in trials:
+                ended += 1
+                session.add(
+                    models.Trial(
+                        task_id=task.id,
+                        candidate_id=row.id,
+                        data_version_id=version.id,
+                        state="failed" if quality is None else "succeeded",
+                        attempt=1,
+                        predicted_seconds=1.0,
+                        reserved_seconds=1.0,
+                        cost_seconds=cost,
+                        quality=quality,
+                        score=quality,
+                        ended_order=ended,
+                        ended_at=datetime.now(UTC),
+                    )
+                )
+                session.flush()
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def test_json_has_every_policy_and_the_clairvoyant(csv):
+    done = run(csv, "--policy", "default", "--policy", "hybrid", "--devices", "2", "--repeats", "2", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert set(found) == {"default", "hybrid", "clairvoyant"}
+    for figures in found.values():
+        assert 0 < figures["area"] <= figures["area_worst"] < 1
+        assert set(figures["cost_to"]) == {"0.05", "0.02", "0.01", "0.005"}
+    assert found["clairvoyant"]["area"] == min(figures["area"] for figures in found.values())
+
+
+def test_people_get_a_table_and_a_plot(csv, tmp_path):
+    done = run(csv, "--policy", "round_robin", "--repeats", "1", "--plot", tmp_path / "curves.svg")
+    assert done.exit_code == 0, done.output
+    assert "round_robin" in done.stdout
+    assert "÷ limit" in done.stdout
+    assert (tmp_path / "curves.svg").read_text().startswith("<?xml")
+
+
+def test_is_the_same_again(csv):
+    first, again = (run(csv, "--policy", "random", "--repeats", "2", "--json").stdout for _ in range(2))
+    assert first == again
+
+
+def test_an_unknown_policy_says_which_there_are(csv):
+    done = run(csv, "--policy", "best")
+    assert done.exit_code == 4
+    assert "easeml" in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "columns must be"),
+        ("task,model,accuracy,cost_seconds\nt,m,good,1\n", ":2:"),
+        ("task,model,accuracy,cost_seconds\nt,m,1.5,1\n", "qualities must be in"),
+        ("task,model,accuracy,cost_seconds\nt,m,0.5,1\n", "at least 2"),
+    ],
+)
+def test_a_bad_table_is_refused_with_its_line(tmp_path, text, message):
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    done = run(path, "--json")
+    assert done.exit_code == 1
+    assert message in json.loads(done.stdout)["error"]
+
+
+def test_the_services_own_results_can_be_replayed(service):
+    from easeml_core.replay.recorded import table_of
+
+    with service.ledger.transaction() as session:
+        assert table_of(session) is None
+        _record(session)
+        table = table_of(session)
+    assert table.models == ("KNN", "SVM")
+    assert len(table.tasks) == 2
+    np.testing.assert_allclose(table.quality, [[0.8, np.nan], [0.6, 0.7]])
+    np.testing.assert_allclose(table.cost[1], [2.0, 4.0])
