@@ -126,17 +126,17 @@ def figures(report: dict[str, dict[str, Any]]) -> RenderableType:
     rows = [
         (
             name,
-            f"{found['area']:.6f}",
+            f"{found['area']:.5f}",
             f"{found['area'] / limit:.2f}" if limit else None,
-            f"{found['area_worst']:.5f}",
+            f"{found['area_worst']:.4f}",
             *(percent(found["cost_to"][f"{loss:g}"]) for loss in LOSSES),
         )
         for name, found in sorted(report.items(), key=lambda item: item[1]["area"])
     ]
     columns = ("policy", "area", "÷ limit", "worst", *(f"to {100 * loss:g} %" for loss in LOSSES))
     title = (
-        "Area under the average and the worst accuracy loss; percent of the total cost until the average loss "
-        "is as low as that.\nThe limit is the clairvoyant, who knows all results. Lower is better."
+        "Area under the average and the worst accuracy loss; percent of the total cost until the average "
+        "loss is as low as that.\nThe limit is the clairvoyant, who knows all results. Lower is better."
     )
     return table(columns, rows, title=title)
 
