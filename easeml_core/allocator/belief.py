@@ -108,8 +108,7 @@ class Family:
     def total(self, without: str = "") -> float:
         """Log evidence of the whole family."""
         log_w, _ = self.evidence(without)
-        top = float(log_w.max())
-        return top + math.log(float(np.exp(log_w - top).sum()))
+        return _log_total(log_w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +156,15 @@ class Prediction:
 def predict(
     families: Sequence[Family], family_weights: Sequence[float], soft: float, without: str = ""
 ) -> Prediction:
-    """Predict all arms by the experts of most weight, over all families (their log prior weights given)."""
+    """Predict all arms by the experts of most weight, over all families, whose log weights are given.
+
+    Within a family the task's own evidence weighs the experts. Between families it does not: m and S of a
+    family that knows few tasks are made of this task's trials, too, which it then explains all too well.
+    """
     logs, qs = zip(*(family.evidence(without) for family in families), strict=True)
     sizes = [len(q) for q in qs]
-    log_w = np.concatenate([log + weight for log, weight in zip(logs, family_weights, strict=True)])
+    shares = [values - _log_total(values) for values in logs]
+    log_w = np.concatenate([own + weight for own, weight in zip(shares, family_weights, strict=True)])
     weights = np.exp(log_w - log_w.max())
     t = len(families[0].played)
     # Before any trial all experts count alike, and the few of most weight would not stand for them.
@@ -178,6 +182,12 @@ def predict(
         scales.append(stretch[:, None] * np.sqrt(family.left))
     kept = weights[keep]
     return Prediction(kept / kept.sum(), np.vstack(means), np.vstack(scales), soft)
+
+
+def _log_total(logs: Array) -> float:
+    """log of the sum of exp."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def _factor(matrix: Array, variance: float) -> Array:

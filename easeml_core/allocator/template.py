@@ -27,9 +27,9 @@ from easeml_core.allocator.experts import Experts
 from easeml_core.allocator.types import Array, Prior
 
 AFRESH = 0.02
-# How far, in log odds, the open tasks may move AFRESH, and how much of their evidence counts: tasks of one
-# template are alike, so they are not independent witnesses.
-LEAST, MOST, TEMPER = -3.0, 9.0, 0.5
+# How far, in log odds, one open task may move AFRESH, and all together: one odd task is no sign that the
+# history misleads, many are.
+VOTE, LEAST, MOST = 2.0, -3.0, 9.0
 # Past and open tasks that are learned from, the most complete ones: the time of a fit grows with them.
 PAST, OPEN = 128, 48
 # Known arms, as a share, from which on an open task is an expert of its own.
@@ -175,9 +175,10 @@ def _against_history(start: Base, table: Array) -> float:
     for row in table:
         arms = [int(arm) for arm in np.flatnonzero(~np.isnan(row))]
         values = [float(row[arm]) for arm in arms]
-        total += Family.of(start.without_history, arms, values).total()
-        total -= Family.of(start.with_history, arms, values).total()
-    return min(max(TEMPER * total, LEAST), MOST)
+        vote = Family.of(start.without_history, arms, values).total()
+        vote -= Family.of(start.with_history, arms, values).total()
+        total += min(max(vote, -VOTE), VOTE)
+    return min(max(total, LEAST), MOST)
 
 
 def _spread(
