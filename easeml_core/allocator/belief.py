@@ -14,7 +14,7 @@ family and O(t) for each expert; mu_p is only computed for the EXPERTS of most w
 
 Predictions keep the tails of NU = 3 degrees of freedom however much was observed: the scale of a task is
 learned from its trials, but that a single model surprises on a single task never ceases to happen. The scale
-is multiplied by HONEST, which the likelihood of held-out predictions asks for on every table tried, in what
+is multiplied by HONEST, about what the likelihood of held-out predictions asks for (benchmarks), in what
 people are told. To decide it is multiplied by SPREAD, which is less: an improvement is expected of one arm
 at a time, but the arms of a task share their luck, and what one wins the next cannot win again.
 """
@@ -36,7 +36,7 @@ from easeml_core.errors import FallbackError
 
 log = logging.getLogger(__name__)
 
-SPREAD, HONEST = 0.5, 0.75
+SPREAD, HONEST = 0.5, 0.6
 EXPERTS = 12
 # Shares of the distribution that are summed for an expectation, finer where improvements are.
 SHARES: tuple[tuple[float, float], ...] = (
