@@ -127,11 +127,13 @@ def finish(
     **values: Any,
 ) -> None:
     """Give a trial its final state; `values` are further columns of `Trial` (quality, score, result …)."""
+    # Asked first: a query flushes, and a half-changed trial breaks the table's rules.
+    order, now = session.execute(select(TRIAL_ENDS.next_value(), func.clock_timestamp())).one()
     trial.state = state
     trial.reason = reason
     trial.failure = failure
-    trial.ended_order = session.scalar(TRIAL_ENDS.next_value())
-    trial.ended_at = session.scalar(select(func.clock_timestamp()))
+    trial.ended_order = order
+    trial.ended_at = now
     for name, value in values.items():
         setattr(trial, name, value)
     session.flush()

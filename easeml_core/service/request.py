@@ -51,12 +51,11 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     open_tasks = []
     over = []
     for name, task in tasks.items():
-        tried = {trial.arm for trial in completed[task.id]} | {trial.arm for trial in active[task.id]}
         view = OpenTask(
             task=name,
             tenant=task.tenant_id,
             template=task.template,
-            arms=_arms(sorted(offered[task.id] | tried), costs, kind, versions[task.id]),
+            arms=_arms(sorted(offered[task.id]), costs, kind, versions[task.id]),
             completed=tuple(completed[task.id]),
             active=tuple(active[task.id]),
             weight=task.weight,
@@ -74,7 +73,8 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
 
     arms_of: dict[str, set[str]] = defaultdict(set)
     for view in open_tasks:
-        arms_of[view.template] |= {arm.name for arm in view.arms}
+        played = {trial.arm for trial in view.completed} | {trial.arm for trial in view.active}
+        arms_of[view.template] |= {arm.name for arm in view.arms} | set(filter(forecast.is_known, played))
     history = forecast.histories(session, arms_of, [version.id for version in versions.values()])
     request = AllocationRequest(
         device=device,
@@ -104,7 +104,7 @@ def _candidates(
     ids: dict[tuple[str, str], int] = {}
     for candidate in session.scalars(select(Candidate).where(Candidate.task_id.in_(names))):
         ids[names[candidate.task_id], candidate.name] = candidate.id
-        if candidate.offered:
+        if candidate.offered and forecast.is_known(candidate.name):
             offered[candidate.task_id].add(candidate.name)
     return offered, ids
 
