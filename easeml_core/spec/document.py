@@ -8,6 +8,7 @@ and mappings only, keys are text, aliases may not multiply, there is one documen
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ Path = tuple[str | int, ...]
 MAX_BYTES = 64 * 1024
 MAX_VALUES = 10_000  # with aliases written out
 MAX_DEPTH = 20
+LARGEST = 2**63 - 1  # whole number
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {_TAG + name for name in ("str", "int", "float", "bool", "null")}
 
@@ -154,13 +156,23 @@ class _Reader:
             )
             return None
         try:
-            return self.constructor.construct_object(node, deep=True)
+            value = self.constructor.construct_object(node, deep=True)
+            if isinstance(value, int | float) and not _is_usable(value, node.value):
+                raise ValueError(node.value)
         except (ValueError, YAMLError):
-            self._note(path, f"{node.value[:40]!r} is no number that can be read", first)
+            self._note(path, f"{node.value[:40]!r} is no number that can be used", first)
             return None
+        return value
 
     def _note(self, path: Path, message: str, line: int, fix: str | None = None) -> None:
         self.document.problems.append(self.document.problem(path, message, line=line, fix=fix))
+
+
+def _is_usable(value: float, text: str) -> bool:
+    """Whether a number is one that Python, JSON and PostgreSQL all keep; `.inf` is left to its field."""
+    if isinstance(value, int):
+        return abs(value) <= LARGEST
+    return not math.isinf(value) or "inf" in text.lower()
 
 
 def _decode(content: bytes | str, file: str) -> str:

@@ -34,7 +34,10 @@ def _moment(value: str) -> datetime:
     moment = datetime.fromisoformat(re.sub(r"\s+(?=[-+Z])", "", value.strip()))
     if ":" not in value:
         raise ValueError("a date alone does not say when")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("the year is out of range in UTC") from error
 
 
 class _Fields(BaseModel):
