@@ -65,7 +65,7 @@ def stack(settings: Settings) -> StackInfo:
     return api.up(settings)
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -95,7 +95,8 @@ def test_everything_works_and_says_so(settings: Settings, stack: StackInfo) -> N
     assert settings.resolved_mlflow_url() == stack.mlflow_url
     found = httpx.post(f"{stack.mlflow_url}/api/2.0/mlflow/experiments/search", json={"max_results": 10})
     assert found.json()["experiments"]
-    assert status.pss_bytes < 1.5 * GIBIBYTE
+    servers = sum(program.pss_bytes for program in status.programs if program.name != programs.STANDBY)
+    assert servers < 1.3 * GIBIBYTE
 
 
 def test_the_dags_are_seen_without_errors(stack: StackInfo) -> None:
