@@ -28,6 +28,7 @@ import selectors  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
+import tempfile  # noqa: E402
 import time  # noqa: E402
 from contextlib import suppress  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
@@ -37,6 +38,7 @@ from typing import Any  # noqa: E402
 from easeml_core.service.trainer import SOCKET_FILE, open_socket_folder  # noqa: E402
 from easeml_core.settings import Settings  # noqa: E402
 from training import child  # noqa: E402
+from training.pages import release_file_pages  # noqa: E402
 
 log = logging.getLogger("training.standby")
 
@@ -82,7 +84,8 @@ class Standby:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         gc.collect()
         gc.freeze()  # the collector of a child must not touch, and so copy, what it shares with us
-        log.info("ready with %d thread(s), pid %d", thread_count(), os.getpid())
+        released = release_file_pages()
+        log.info("ready, pid %d; released %.0f MB of library files", os.getpid(), released / 1e6)
         while not self._stopping:
             for key, _ in self._selector.select(timeout=1.0):
                 if key.fileobj is self._listener:
@@ -225,15 +228,19 @@ class Standby:
 
 
 def rehearse() -> None:
-    """Import all that a trainer uses, and export a tiny network: most modules are loaded on first use.
+    """Import all that a trainer uses, and save a tiny model: most modules are loaded on first use, and
+    MLflow looks through all installed packages with its first model (1.5 s).
 
     No backward pass: where there is a GPU, the autograd engine would start threads and touch CUDA.
     """
     import mlflow.pyfunc
     import mlflow.pytorch
     import mlflow.sklearn
+    import numpy as np
     import skops.io
     import torch
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
     from torch.export import Dim
 
     import training.jobs
@@ -242,8 +249,20 @@ def rehearse() -> None:
     torch.set_num_threads(1)
     network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Softmax(1)).eval()
     torch.optim.AdamW(network.parameters())
-    torch.export.export(network, (torch.zeros(2, 2),), dynamic_shapes=[{0: Dim.AUTO}])
-    del mlflow, skops, training
+    example = np.zeros((2, 2), np.float32)
+    torch.export.export(network, (torch.from_numpy(example),), dynamic_shapes=[{0: Dim.AUTO}])
+    with tempfile.TemporaryDirectory(prefix="easeml-rehearsal-") as folder:
+        pipeline = make_pipeline(StandardScaler()).fit(example)
+        mlflow.sklearn.save_model(
+            pipeline,
+            f"{folder}/model",
+            serialization_format="skops",
+            input_example=example,
+            signature=False,
+            pyfunc_predict_fn="transform",
+            pip_requirements=["numpy"],
+        )
+    del skops, training
 
 
 def thread_count() -> int:
