@@ -10,19 +10,20 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy.orm import Session
+
+from easeml_core.allocator import choose_with_ladder
+from easeml_core.allocator.types import Decision, Nothing
 from easeml_core.errors import OperatorError, TemporaryError
+from easeml_core.ledger import decisions, devices, lifecycle, trials
+from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial, TrialState
+from easeml_core.ledger.session import lock
 from easeml_core.service import orders, settle
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from easeml_core.allocator.types import Decision
-    from easeml_core.ledger.models import Attempt, Task
-    from easeml_core.service.context import Service
-    from easeml_core.service.request import Situation
-    from easeml_core.settings import Settings
+from easeml_core.service.context import Service
+from easeml_core.service.request import Situation, build_request
+from easeml_core.settings import Settings
 
 # Deadlines pass and leases expire without announcing themselves: look again this often.
 LOOK_SECONDS = 5.0
@@ -71,8 +72,6 @@ def decide(service: Service, device: str, wait_seconds: float | None = None) -> 
 
 def _look(service: Service, device: str) -> tuple[int, int] | None:
     """One attempt at a decision: (trial id, attempt number), or None. Closes tasks that are over."""
-    from easeml_core.ledger import lifecycle, trials
-
     settle.expire(service)
     found, over = service.ledger.repeat(lambda session: _assign(session, service.settings, device))
     for task_id in over:
@@ -89,13 +88,6 @@ def _assign(
     session: Session, settings: Settings, device: str
 ) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
     """Lease something to `device`, in one transaction; also the ids of tasks that look over."""
-    from easeml_core.allocator import choose_with_ladder
-    from easeml_core.allocator.types import Nothing
-    from easeml_core.ledger import devices, trials
-    from easeml_core.ledger.models import Lease
-    from easeml_core.ledger.session import lock
-    from easeml_core.service.request import build_request
-
     lock(session, ALLOCATION_LOCK)
     held = devices.lease_of(session, device)
     if held is not None:
@@ -115,11 +107,8 @@ def _assign(
     return _number(_start(session, settings, device, situation, answer, task)), situation.over
 
 
-def _held(session: Session, settings: Settings, held: Any) -> tuple[int, int] | None:
+def _held(session: Session, settings: Settings, held: Lease) -> tuple[int, int] | None:
     """The device's own assignment again if it has not begun (a kill after the last decision)."""
-    from easeml_core.ledger import trials
-    from easeml_core.ledger.models import Attempt, TrialState
-
     attempt = session.get_one(Attempt, (held.trial_id, held.attempt))
     if attempt.state != TrialState.LEASED:
         return None
@@ -128,8 +117,6 @@ def _held(session: Session, settings: Settings, held: Any) -> tuple[int, int] | 
 
 
 def _still_wanted(task: Task, situation: Situation, decision: Decision) -> bool:
-    from easeml_core.ledger.models import TaskState
-
     # The row was read before it was locked: its tenant may have changed it meanwhile.
     return task.state == TaskState.OPEN and task.data_version_id == situation.versions[decision.choice.task]
 
@@ -143,9 +130,6 @@ def _start(
     task: Task,
 ) -> Attempt:
     """Write trial, decision and lease. What the trial may compute is reserved from the task's budget."""
-    from easeml_core.ledger import decisions, trials
-    from easeml_core.ledger.models import Trial, TrialState
-
     choice = decision.choice
     view = next(view for view in situation.request.tasks if view.task == choice.task)
     limits = (settings.trial_limit_seconds, view.remaining_seconds, view.deadline_in)

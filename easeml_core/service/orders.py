@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from easeml_core import naming
+from easeml_core.catalog import MODELS
+from easeml_core.ledger.lifecycle import SHORTEST_TRIAL_SECONDS
+from easeml_core.ledger.models import Attempt, DecisionRecord, Trial
+from easeml_core.ledger.tasks import task_name
+from easeml_core.service.context import Service
+from easeml_core.settings import Settings
 from easeml_core.workorder import ORDER_FILE, WorkOrder
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from easeml_core.service.context import Service
-    from easeml_core.settings import Settings
 
 # A trainer that nobody waits for stops after so long; a restarted worker is back well before.
 LEASH_SECONDS = 10.0
@@ -36,13 +38,6 @@ def write_order(service: Service, trial_id: int, attempt: int) -> Path:
 
 def build_order(session: Session, settings: Settings, trial_id: int, number: int) -> WorkOrder:
     """The order of one attempt. Its time limit is what the trial reserved, less what it has computed."""
-    from sqlalchemy import func, select
-
-    from easeml_core.catalog import MODELS
-    from easeml_core.ledger.lifecycle import SHORTEST_TRIAL_SECONDS
-    from easeml_core.ledger.models import Attempt, DecisionRecord, Trial
-    from easeml_core.ledger.tasks import task_name
-
     trial = session.get_one(Trial, trial_id)
     attempt = session.get_one(Attempt, (trial_id, number))
     decision = session.scalars(
