@@ -16,6 +16,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from easeml_core.errors import Problem, TenantError
@@ -86,9 +87,8 @@ def read_document(content: bytes | str, file: str) -> Document:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)  # the latest one counts, as YAML has it
+            _check_nesting(text, file)
             root = yaml.compose(io.StringIO(text))
-    except RecursionError:
-        raise _refused(file, f"values are nested more than {MAX_DEPTH} deep") from None
     except YAMLError as error:
         raise _syntax_error(text, error, file) from None
     if root is None or (isinstance(root, ScalarNode) and not root.value.strip()):
@@ -101,6 +101,19 @@ def read_document(content: bytes | str, file: str) -> Document:
 
 
 PROGRAM_FIX = "write `program: |` and, indented on the next line, the program"
+
+
+def _check_nesting(text: str, file: str) -> None:
+    """Refuse deep nesting event by event: composing it first would take long, and recurse too deep."""
+    depth = 0
+    for event in YAML(typ="safe", pure=True).parse(io.StringIO(text)):
+        if isinstance(event, MappingStartEvent | SequenceStartEvent):
+            depth += 1
+        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            line = event.start_mark.line + 1
+            raise _refused(file, f"values are nested more than {MAX_DEPTH} deep", line)
 
 
 class _Reader:
@@ -159,7 +172,7 @@ class _Reader:
             value = self.constructor.construct_object(node, deep=True)
             if isinstance(value, int | float) and not _is_usable(value, node.value):
                 raise ValueError(node.value)
-        except (ValueError, YAMLError):
+        except Exception:  # ruamel raises many classes on text that belies its tag
             self._note(path, f"{node.value[:40]!r} is no number that can be used", first)
             return None
         return value
