@@ -7,9 +7,10 @@ parts, in order (all in seconds):
 log        model and metrics of the ended trial into MLflow, and the end of its trainer
 settle     the settle task at work: result, promotion, status
 decide     the decide task at work: the allocator, the lease, the work order
-start      from the train task's first line of work to a trainer process (standby's fork, or interpreter)
-imports    of the trainer's libraries (nothing with a warm standby)
-data       opening the data version and building the model
+start      from the train task's start to a trainer process that is seeded (standby's fork, or interpreter)
+imports    of the trainer's libraries (next to nothing with a warm standby)
+data       opening the data version
+tracking   opening the MLflow run
 scheduling the rest: Airflow's scheduler, its API, forking three task processes
 ========== ==========================================================================================
 """
@@ -31,7 +32,7 @@ from easeml_core import naming
 from easeml_core.settings import Settings
 from easeml_core.stack.description import StackInfo
 
-PARTS = ("log", "settle", "decide", "start", "imports", "data", "scheduling")
+PARTS = ("log", "settle", "decide", "start", "imports", "data", "tracking", "scheduling")
 
 
 class Airflow:
@@ -91,14 +92,20 @@ class Round:
     decide: Span
     train: Span
     settle: Span
-    born: float  # of the trainer's process
-    timings: Mapping[str, float]  # seconds: imports, data, train …
+    born: float  # start of the trainer's process
+    opened: float  # its MLflow run, the last thing before computing
+    timings: Mapping[str, float]  # seconds: start, data, tracking, train …
 
     @property
     def computing(self) -> Span:
         """When the trial computed."""
-        start = self.born + self.timings.get("imports", 0.0) + self.timings.get("data", 0.0)
-        return Span(start, start + self.timings.get("train", 0.0))
+        return Span(self.opened, self.opened + self.timings["train"])
+
+    @property
+    def imports(self) -> float:
+        """Seconds from the birth of the process to its first own step."""
+        own = sum(self.timings[name] for name in ("start", "data", "tracking"))
+        return self.opened - self.born - own
 
 
 def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round]:
@@ -113,6 +120,8 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
             continue
         folder = Path(airflow.xcom(dag_id, run_id, "decide")["order_path"]).parent
         result = json.loads((folder / "result.json").read_bytes())
+        if result["outcome"] != "succeeded":
+            continue
         order = json.loads((folder / "order.json").read_bytes())
         trainer = json.loads((folder / "trainer.json").read_bytes())
         spans = {name: _span(tasks[name]) for name in ("decide", "train", "settle")}
@@ -121,6 +130,7 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
                 trial_id=result["trial_id"],
                 candidate=order["candidate"],
                 born=trainer["started"],
+                opened=(folder / "run.json").stat().st_mtime,
                 timings=result["timings"],
                 **spans,
             )
@@ -135,9 +145,10 @@ def idle_parts(before: Round, after: Round) -> dict[str, float]:
         "log": before.train.end - before.computing.end,
         "settle": before.settle.seconds,
         "decide": after.decide.seconds,
-        "start": after.born - after.train.start,
-        "imports": after.timings.get("imports", 0.0),
-        "data": after.timings.get("data", 0.0),
+        "start": after.born - after.train.start + after.timings["start"],
+        "imports": after.imports,
+        "data": after.timings["data"],
+        "tracking": after.timings["tracking"],
     }
     parts["scheduling"] = idle - sum(parts.values())
     return {"idle": idle, **parts}

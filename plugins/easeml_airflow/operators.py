@@ -176,7 +176,7 @@ class SettleOperator(BaseOperator):
 
     def execute(self, context: Context) -> str | None:
         """Settle; see the class."""
-        from easeml_core.errors import FencedError
+        from easeml_core.errors import FencedError, OperatorError
         from easeml_core.service import Service, settle, status, trainer
 
         if not self.assignment:
@@ -191,10 +191,13 @@ class SettleOperator(BaseOperator):
             self.log.warning("%s", error)
             return None
         if settlement.promote:
-            answer = trainer.run_job(
-                "promote", {"task_id": settlement.task_id}, service.settings, PROMOTE_SECONDS
-            )
-            self.log.info("promotion: %s", answer)
+            order = {"task_id": settlement.task_id}
+            try:
+                answer = trainer.run_job("promote", order, service.settings, PROMOTE_SECONDS)
+                self.log.info("promotion: %s", answer)
+            except OperatorError as error:
+                # One task's damaged model must not pause the device for all others.
+                self.log.error("no promotion: %s", error)
         status.write_status(service, settlement.task_id)
         if not self.trained:
             raise AirflowException("the train step failed for a reason of the machinery: see its log")

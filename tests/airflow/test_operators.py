@@ -97,7 +97,7 @@ def _grandchild(folder: Path) -> int:
 
 
 def test_a_trial_is_trained_and_settled(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     trained = _train(assignment).execute(context)
     assert trained == {"trial_id": assignment["trial_id"], "attempt": 1, "stopped": None}
@@ -106,14 +106,14 @@ def test_a_trial_is_trained_and_settled(
     assert _settle(assignment, trained) == "succeeded"
     trial = _trial(service)
     assert (trial.state, trial.quality) == ("succeeded", 0.75)
-    assert status_calls == [trial.task_id]
+    assert json.loads(service.bucket.read("clinic/tumours/status.json"))["task"] == "clinic/tumours"
     assert [order["task_id"] for order in standby.promotions] == [trial.task_id]
     with service.ledger.transaction() as session:
         assert session.scalars(select(Lease)).all() == [], "the device is free again"
 
 
 def test_settling_twice_is_settling_once(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     trained = _train(assignment).execute(context)
     first = _settle(assignment, trained), _trial(service).cost_seconds
@@ -134,7 +134,7 @@ def test_the_trainers_log_is_in_the_task_log(
     [("fail", "the candidate raised"), ("vanish", "ended without a result"), ("wrong-attempt", "attempt 2")],
 )
 def test_a_failed_trial_is_a_result(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls, behaviour: str, reason: str
+    service: Service, standby: ScriptedStandby, assignment, context, behaviour: str, reason: str
 ) -> None:
     standby.behaviour = behaviour
     trained = _train(assignment).execute(context)
@@ -143,7 +143,7 @@ def test_a_failed_trial_is_a_result(
 
 
 def test_the_next_try_attaches_after_the_task_process_was_killed(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     standby.behaviour = "wait"
     task = _task_process(_train(assignment), context)
@@ -176,7 +176,7 @@ def test_the_next_try_attaches_although_nothing_was_stored(
 
 
 def test_a_trainer_that_ended_while_nobody_watched_is_settled_not_repeated(
-    standby: ScriptedStandby, assignment, context, status_calls
+    standby: ScriptedStandby, assignment, context
 ) -> None:
     standby.behaviour = "wait"
     task = _task_process(_train(assignment), context)
@@ -197,7 +197,6 @@ def test_taking_the_task_away_ends_the_whole_group(
     standby: ScriptedStandby,
     assignment,
     context,
-    status_calls,
     monkeypatch: pytest.MonkeyPatch,
     behaviour: str,
 ) -> None:
@@ -220,7 +219,6 @@ def test_a_trainer_deaf_to_sigterm_is_ended_at_its_deadline(
     standby: ScriptedStandby,
     assignment,
     context,
-    status_calls,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hooks, "GRACE_SECONDS", 0.5)
@@ -237,7 +235,7 @@ def test_a_trainer_deaf_to_sigterm_is_ended_at_its_deadline(
 
 
 def test_a_cancelled_task_ends_its_trial(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls, quick_renewals
+    service: Service, standby: ScriptedStandby, assignment, context, quick_renewals
 ) -> None:
     standby.behaviour = "hang"
     task = _task_process(_train(assignment), context)
@@ -250,7 +248,7 @@ def test_a_cancelled_task_ends_its_trial(
 
 
 def test_a_fenced_attempt_stops_and_counts_for_nothing(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls, quick_renewals
+    service: Service, standby: ScriptedStandby, assignment, context, quick_renewals
 ) -> None:
     standby.behaviour = "hang"
     task = _task_process(_train(assignment), context)
@@ -318,7 +316,7 @@ def test_a_ledger_that_is_away_disturbs_no_training(
 
 
 def test_a_trainer_that_the_train_step_lost_is_ended_before_settling(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     standby.behaviour = "hang"
     task = _task_process(_train(assignment), context)
@@ -332,7 +330,7 @@ def test_a_trainer_that_the_train_step_lost_is_ended_before_settling(
     assert _trial(service).state == "planned"
 
 
-def test_settling_without_an_assignment_is_red(service: Service, status_calls) -> None:
+def test_settling_without_an_assignment_is_red(service: Service) -> None:
     with pytest.raises(AirflowException, match="decide"):
         _settle(None, None)  # type: ignore[arg-type]
 
