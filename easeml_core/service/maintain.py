@@ -169,12 +169,12 @@ def _promotions_due(service: Service) -> list[tuple[int, str]]:
 
 
 def _promote(service: Service, task_id: int) -> Any:
-    from easeml_core.service import promote
+    from easeml_core.service.promote import promote
 
-    return promote.promote(service, task_id)
+    return promote(service, task_id)
 
 
 def _write_status(service: Service, task_id: int) -> None:
-    from easeml_core.service import status
+    from easeml_core.service.status import write_status
 
-    status.write_status(service, task_id)
+    write_status(service, task_id)
