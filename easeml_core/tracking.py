@@ -231,8 +231,10 @@ class Tracking:
                 return problems or ["the result names no files"]
             from mlflow.artifacts import download_artifacts
 
+            # By location: of a `models:/m-…` URI MLflow asks the process-wide server, not this one.
+            location = self.client.get_logged_model(model_id).artifact_location
             with tempfile.TemporaryDirectory(prefix="easeml-verify-") as folder:
-                download_artifacts(artifact_uri=model_uri, dst_path=folder, tracking_uri=self.url)
+                download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self.url)
                 found = hash_files(Path(folder))
         return [
             f"{path} in the artifact store is not the file that was sent"

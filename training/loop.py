@@ -147,7 +147,7 @@ def train(
 
 def rate_factor(step: int, steps: int) -> float:
     """One cycle: linear warm-up over the first tenth of `steps`, then half a cosine down to zero."""
-    share = (step + 1) / max(steps, 1)
+    share = (step + 0.5) / steps
     if share < WARM_UP:
         return share / WARM_UP
     return 0.5 * (1.0 + math.cos(math.pi * (share - WARM_UP) / (1.0 - WARM_UP)))

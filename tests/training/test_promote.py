@@ -27,6 +27,7 @@ class Board:
         self.service, self.name, self.make_order = service, name, make_order
         with service.ledger.transaction() as session:
             session.add(tables.Tenant(id=name.tenant))
+            session.flush()
             task = tables.Task(tenant_id=name.tenant, name=name.task, state="open", objective="accuracy")
             session.add(task)
             session.flush()

@@ -163,7 +163,12 @@ def test_the_champion_answers_over_http(make_order: Callable[..., Path], tmp_pat
             sys.executable, "-m", "mlflow", "models", "serve", "-m", "models:/clinic.served@champion",
             "--env-manager", "local", "-w", "1", "--host", "127.0.0.1", "--port", str(port),
         ],
-        env={**os.environ, "MLFLOW_TRACKING_URI": order.mlflow_url},
+        # The command looks for uvicorn beside the interpreter only through PATH.
+        env={
+            **os.environ,
+            "MLFLOW_TRACKING_URI": order.mlflow_url,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
         stdout=(tmp_path / "serve.txt").open("w"),
         stderr=subprocess.STDOUT,
         start_new_session=True,
