@@ -127,7 +127,10 @@ class _Part:
         if self.inputs.dtype.kind not in "biuf":
             findings.problem(self.where, f"{self.name} must hold numbers; it holds {self.inputs.dtype}")
             return
-        if self.inputs.ndim < 1 or (shaped := self._shaped(form, findings)) is None:
+        if self.inputs.ndim < 1:
+            findings.problem(self.where, f"{self.name} has shape (); one row per example is needed")
+            return
+        if (shaped := self._shaped(form, findings)) is None:
             return
         if labelled and not self._check_targets(form, findings, len(shaped)):
             return
@@ -235,6 +238,10 @@ class _Part:
         value = self.targets[row]
         if form.task_kind == "regression":
             example.target = tuple(map(float, value))
+            if not np.isfinite(value).all():
+                shown = ", ".join(f"{number:g}" for number in example.target)
+                text = f"the value to predict is {shown}; a finite number is needed (rows count from 0)"
+                findings.row(self.where, row, text, fix="fill it in or remove the row")
             return
         if self.targets.dtype.kind == "f":
             if not float(value).is_integer():  # also NaN and infinities

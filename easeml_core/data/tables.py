@@ -107,9 +107,8 @@ def _is_header(cells: list[str]) -> bool:
     if not numeric:
         return any(cells)
     # pandas writes unnamed columns as 0, 1, 2 …
-    return numeric in ([str(i) for i in range(len(numeric))], [str(i + 1) for i in range(len(numeric))]) and (
-        len(numeric) > 2
-    )
+    numbered = (list(map(str, range(len(cells)))), list(map(str, range(1, len(cells) + 1))))
+    return len(cells) > 2 and cells in numbered
 
 
 def _label_columns(lower: list[str], ident: int | None, form: Form | None, labelled: bool) -> tuple[int, ...]:
