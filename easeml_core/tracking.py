@@ -234,8 +234,8 @@ class Tracking:
             # By location: of a `models:/m-…` URI MLflow asks the process-wide server, not this one.
             location = self.client.get_logged_model(model_id).artifact_location
             with tempfile.TemporaryDirectory(prefix="easeml-verify-") as folder:
-                download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self.url)
-                found = hash_files(Path(folder))
+                local = download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self.url)
+                found = hash_files(Path(local))
         return [
             f"{path} in the artifact store is not the file that was sent"
             for path, digest in sorted(files.items())
