@@ -29,6 +29,7 @@ from easeml_core.settings import Settings
 from easeml_core.stack import api
 
 TRIALS_PER_TASK = 5
+UP_SECONDS = 300.0
 WAITED = 1.0  # seconds: a decide step that took longer waited for work that was not there
 IDLE_BUDGET = 1.0  # seconds, median
 MEMORY_BUDGET = 1.5e9  # bytes PSS
@@ -120,7 +121,7 @@ def main(
     folder = home or Path(tempfile.mkdtemp(prefix="easeml-bench-", dir="/tmp"))
     settings = Settings(home=folder, devices=("cpu0",), settle_seconds=1.0)
     try:
-        api.up(settings)
+        api.up(settings, timeout=UP_SECONDS)
         try:
             report = measure(settings, trials, console, seconds)
         finally:
