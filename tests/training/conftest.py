@@ -20,14 +20,15 @@ import pytest
 
 from easeml_core.data import VersionFacts
 from easeml_core.workorder import ORDER_FILE, WorkOrder
+from training.child import prepare_environment
 
 CLASSES = ("ant", "bee", "cat")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = "1"
+def _trainer_environment() -> None:
+    """As in a trainer's own process: one thread per library, and MLflow does not retry for minutes."""
+    prepare_environment()
 
 
 def _save(folder: Path, facts: dict[str, Any], **arrays: np.ndarray) -> Path:
