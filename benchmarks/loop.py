@@ -30,7 +30,7 @@ from easeml_core.stack import api
 
 TRIALS_PER_TASK = 5
 UP_SECONDS = 300.0
-WAITED = 1.0  # seconds: a decide step that took longer waited for work that was not there
+WAITED = 4.0  # seconds: a decide step that took longer waited for work that was not there
 IDLE_BUDGET = 1.0  # seconds, median
 MEMORY_BUDGET = 1.5e9  # bytes PSS
 

@@ -7,8 +7,8 @@ parts, in order (all in seconds):
 log        model and metrics of the ended trial into MLflow, and the end of its trainer
 settle     the settle task at work: result, promotion, status
 decide     the decide task at work: the allocator, the lease, the work order
-start      from the train task's start to a trainer process that is seeded (standby's fork, or interpreter)
-imports    of the trainer's libraries (next to nothing with a warm standby)
+start      from the train task's start to a seeded trainer: its fork from the standby, or a fresh
+           interpreter and its imports (the kernel dates a process to the second only, so not told apart)
 data       opening the data version
 tracking   opening the MLflow run
 scheduling the rest: Airflow's scheduler, its API, forking three task processes
@@ -32,7 +32,7 @@ from easeml_core import naming
 from easeml_core.settings import Settings
 from easeml_core.stack.description import StackInfo
 
-PARTS = ("log", "settle", "decide", "start", "imports", "data", "tracking", "scheduling")
+PARTS = ("log", "settle", "decide", "start", "data", "tracking", "scheduling")
 
 
 class Airflow:
@@ -92,20 +92,13 @@ class Round:
     decide: Span
     train: Span
     settle: Span
-    born: float  # start of the trainer's process
     opened: float  # its MLflow run, the last thing before computing
-    timings: Mapping[str, float]  # seconds: start, data, tracking, train …
+    timings: Mapping[str, float]  # seconds: data, tracking, train …
 
     @property
     def computing(self) -> Span:
         """When the trial computed."""
         return Span(self.opened, self.opened + self.timings["train"])
-
-    @property
-    def imports(self) -> float:
-        """Seconds from the birth of the process to its first own step."""
-        own = sum(self.timings[name] for name in ("start", "data", "tracking"))
-        return self.opened - self.born - own
 
 
 def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round]:
@@ -123,13 +116,11 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
         if result["outcome"] != "succeeded":
             continue
         order = json.loads((folder / "order.json").read_bytes())
-        trainer = json.loads((folder / "trainer.json").read_bytes())
         spans = {name: _span(tasks[name]) for name in ("decide", "train", "settle")}
         rounds.append(
             Round(
                 trial_id=result["trial_id"],
                 candidate=order["candidate"],
-                born=trainer["started"],
                 opened=(folder / "run.json").stat().st_mtime,
                 timings=result["timings"],
                 **spans,
@@ -145,8 +136,7 @@ def idle_parts(before: Round, after: Round) -> dict[str, float]:
         "log": before.train.end - before.computing.end,
         "settle": before.settle.seconds,
         "decide": after.decide.seconds,
-        "start": after.born - after.train.start + after.timings["start"],
-        "imports": after.imports,
+        "start": after.opened - after.train.start - after.timings["data"] - after.timings["tracking"],
         "data": after.timings["data"],
         "tracking": after.timings["tracking"],
     }
