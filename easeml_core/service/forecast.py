@@ -65,9 +65,15 @@ def work_of(candidate: str, sizes: Sizes) -> float:
     )
 
 
-def device_kind(device: str) -> str:
-    """`gpu` for `gpu0`, `gpu1` …; `cpu` for anything else, as the trainer sees it."""
-    return "gpu" if device.startswith("gpu") else "cpu"
+def device_kind(device: str, candidate: str) -> str:
+    """What the costs of a candidate on a device are compared with: `gpu/torch`, `cpu/sklearn` …
+
+    `gpu` stands for `gpu0`, `gpu1` …, `cpu` for anything else, as the trainer sees it.
+    """
+    from easeml_core.catalog import MODELS
+
+    hardware = "gpu" if device.startswith("gpu") else "cpu"
+    return f"{hardware}/{MODELS[CandidateName.parse(candidate).model].framework}"
 
 
 def cost_model(session: Session) -> CostModel:
@@ -96,7 +102,7 @@ def cost_model(session: Session) -> CostModel:
         if not is_known(name):
             continue
         sizes = Sizes(tuple(shape), int(outputs), n_train, float(mean_length or 1.0))
-        observations.append(CostObservation(name, device_kind(device), work_of(name, sizes), seconds))
+        observations.append(CostObservation(name, device_kind(device, name), work_of(name, sizes), seconds))
     return CostModel.fit(observations)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlalchemy import select
@@ -45,7 +46,6 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     offered, ids = _candidates(session, names)
     completed, active = _trials(session, names)
     costs = forecast.cost_model(session)
-    kind = forecast.device_kind(device)
     now = datetime.now(UTC)
 
     open_tasks = []
@@ -55,7 +55,7 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
             task=name,
             tenant=task.tenant_id,
             template=task.template,
-            arms=_arms(sorted(offered[task.id]), costs, kind, versions[task.id]),
+            arms=_arms(sorted(offered[task.id]), costs, device, versions[task.id]),
             completed=tuple(completed[task.id]),
             active=tuple(active[task.id]),
             weight=task.weight,
@@ -65,6 +65,7 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
             since=since[task.id],
             opened=task.id,
         )
+        view = _give_a_first_chance(view)
         goal = task.stop_quality is not None and view.best >= task.stop_quality
         if goal or not view.eligible():
             over.append(task.id)
@@ -92,9 +93,28 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     return Situation(request, tasks, current, ids, tuple(over))
 
 
-def _arms(names: list[str], costs: CostModel, kind: str, version: DataVersion) -> tuple[Arm, ...]:
+def _arms(names: list[str], costs: CostModel, device: str, version: DataVersion) -> tuple[Arm, ...]:
     sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
-    return tuple(Arm(name, costs.predict(name, kind, forecast.work_of(name, sizes))) for name in names)
+    return tuple(
+        Arm(name, costs.predict(name, forecast.device_kind(device, name), forecast.work_of(name, sizes)))
+        for name in names
+    )
+
+
+def _give_a_first_chance(task: OpenTask) -> OpenTask:
+    """The task, with costs that let its cheapest arm start where nothing was tried yet.
+
+    A prediction alone must not close a task: before any trial it may be off by orders of magnitude, and
+    the trial is stopped at the limit all the same. So the costs are taken to be off by as much as keeps
+    the cheapest arm from fitting.
+    """
+    limits = [limit for limit in (task.remaining_seconds, task.deadline_in) if limit is not None]
+    limit = min(limits, default=math.inf)
+    cheapest = min((arm.predicted_cost for arm in task.arms), default=0.0)
+    if task.completed or task.active or not 0 < limit < cheapest:
+        return task
+    arms = (Arm(arm.name, limit * (arm.predicted_cost / cheapest)) for arm in task.arms)
+    return replace(task, arms=tuple(arms))
 
 
 def _candidates(

@@ -100,3 +100,17 @@ def test_candidates_that_the_catalogue_has_dropped_are_history_only(
     assert tried not in {arm.name for arm in task.arms}
     a = decide.decide(service, "cpu0", 0.0)
     assert a is not None
+
+
+def test_a_prediction_alone_does_not_close_a_task(service: Service, add_task: Any, make_result: Any) -> None:
+    """ResNet-18 and NIN seem to take minutes, the budget is seconds: the cheaper may show what it takes."""
+    add_task(spec="budget: {device_hours: 0.002}\n", candidates=["NIN", "ResNet-18"])
+    [task] = situation(service).request.tasks
+    assert task.remaining_seconds == pytest.approx(7.2)
+    [arm] = task.eligible()
+    assert arm.predicted_cost == pytest.approx(7.2)
+    others = [other.predicted_cost for other in task.arms if other is not arm]
+    assert min(others) > 7.2
+    train(service, make_result, 0.7, cost_seconds=3.0)
+    [task] = situation(service).request.tasks
+    assert all(other.predicted_cost <= task.remaining_seconds for other in task.eligible())
