@@ -1,4 +1,4 @@
-"""The documentation says what the code does: links, commands, and the tables that repeat what code defines."""
+"""The documentation says what the code does: links, commands, and tables that repeat what code defines."""
 
 from __future__ import annotations
 
