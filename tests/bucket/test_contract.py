@@ -178,6 +178,36 @@ def test_reading_writing_deleting(bucket: Bucket) -> None:
     assert bucket.read_if_there("clinic/tumours/status.json") is None
 
 
+@pytest.mark.parametrize("size", [0, 5, 1 << 20, (33 << 20) + 1])
+def test_files_of_any_size_are_put_and_read_piece_by_piece(bucket: Bucket, tmp_path: Path, size: int) -> None:
+    """33 MiB go to S3 in several parts."""
+    source = tmp_path / "source"
+    source.write_bytes((b"0123456789abcde" * (size // 15 + 1))[:size])
+    bucket.put("clinic/tumours/data/big.npz", source)
+    (entry,) = bucket.scan().listings["clinic/tumours"].entries
+    assert entry.size == size
+    pieces = list(bucket.chunks("clinic/tumours/data/big.npz"))
+    assert b"".join(pieces) == source.read_bytes()
+    assert max(map(len, pieces), default=0) <= 16 << 20
+    source.write_bytes(b"new")
+    bucket.put("clinic/tumours/data/big.npz", source)
+    assert bucket.read("clinic/tumours/data/big.npz") == b"new"
+
+
+def test_a_file_that_is_not_there_leaves_the_object_as_it_was(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.write("clinic/tumours/data/a.csv", b"old")
+    with pytest.raises(FileNotFoundError):
+        bucket.put("clinic/tumours/data/a.csv", tmp_path / "gone")
+    assert bucket.read("clinic/tumours/data/a.csv") == b"old"
+    with pytest.raises(FileNotFoundError):
+        list(bucket.chunks("clinic/tumours/data/none.csv"))
+    with pytest.raises(FileNotFoundError):
+        bucket.put("clinic/tumours/data/none.csv", tmp_path / "gone")
+    assert [entry.key for entry in bucket.scan().listings["clinic/tumours"].entries] == [
+        "clinic/tumours/data/a.csv"
+    ]
+
+
 def test_a_large_object_is_written_whole(bucket: Bucket, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4 * 1024 * 8  # 8 MiB: above the size from which clients split puts
     bucket.write("clinic/tumours/data/big.npz", content)
