@@ -21,8 +21,8 @@ from easeml_core.data.images import resize_plane
 from easeml_core.data.limits import Limits
 from easeml_core.data.tree import SourceFile
 
-_INPUTS = ("x", "inputs", "data", "images", "values")
-_TARGETS = ("y", "targets", "labels", "target", "label")
+INPUT_NAMES = ("x", "inputs", "data", "images", "values")
+TARGET_NAMES = ("y", "targets", "labels", "target", "label")
 _CHUNK = 1 << 20
 
 
@@ -36,17 +36,17 @@ def read_npz(
         base, _, end = name.rpartition("_")
         hint = split_hint(end) if base else None
         base = (base if hint else name).lower()
-        if base not in _INPUTS:
+        if base not in INPUT_NAMES:
             continue
         found = True
         suffix = name[len(base) :]
-        targets = _first(arrays, [target + suffix for target in _TARGETS])
+        targets = _first(arrays, [target + suffix for target in TARGET_NAMES])
         ids = _first(arrays, [f"ids{suffix}", f"id{suffix}"])
         lengths = arrays.get(f"lengths{suffix}")
         part = _Part(file, name, arrays[name], targets, ids, lengths, arrays.get("classes"), hint)
         yield from part.examples(form, findings, labelled=labelled)
     if not found and not findings.problems:
-        text = f"has no inputs: expected an array named {', '.join(_INPUTS[:-1])}; found {sorted(arrays)}"
+        text = f"has no inputs: expected an array named {', '.join(INPUT_NAMES[:-1])}; found {sorted(arrays)}"
         findings.problem(f"data/{file.name}", text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
 
 
@@ -56,7 +56,7 @@ def is_bytes(file: SourceFile) -> bool:
         with zipfile.ZipFile(file.path) as opened:
             for info in opened.infolist():
                 name = info.filename.removesuffix(".npy").lower()
-                if any(name == base or name.startswith(f"{base}_") for base in _INPUTS):
+                if any(name == base or name.startswith(f"{base}_") for base in INPUT_NAMES):
                     with opened.open(info) as stream:
                         np.lib.format.read_magic(stream)
                         dtype = np.lib.format.read_array_header_1_0(stream)[2]
@@ -200,7 +200,7 @@ class _Part:
     def _check_targets(self, form: Form, findings: Findings, n: int) -> bool:
         y = self.targets
         if y is None:
-            text = f"has no labels for {self.name}: expected an array named {', '.join(_TARGETS)}"
+            text = f"has no labels for {self.name}: expected an array named {', '.join(TARGET_NAMES)}"
             findings.problem(self.where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
             return False
         if y.ndim == 0 or len(y) != n:
