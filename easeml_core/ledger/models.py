@@ -283,6 +283,8 @@ class Upload(Base):
 
     A prefix (`clinic/tumours`, or `clinic/tumours/infer/r1`) has settled when `seen_fingerprint` has not
     changed since `seen_at` for the set time; it is pending while it differs from `done_fingerprint`.
+    Where taking it failed `failures` times at `tried_fingerprint`, it rests until `retry_at`. `problems` are
+    what its tenant is told of it for as long as it stays as it is.
     """
 
     __tablename__ = "uploads"
@@ -291,6 +293,10 @@ class Upload(Base):
     seen_at: Mapped[datetime]
     done_fingerprint: Mapped[str | None]
     done_at: Mapped[datetime | None]
+    tried_fingerprint: Mapped[str | None]
+    failures: Mapped[int] = mapped_column(server_default=text("0"))
+    retry_at: Mapped[datetime | None]
+    problems: Mapped[list[Any]] = mapped_column(server_default=text("'[]'::jsonb"))
 
 
 class Inference(Base):

@@ -16,6 +16,7 @@ import logging
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +27,14 @@ from easeml_core.errors import Problem, TemporaryError, TenantError
 from easeml_core.naming import TaskName
 from easeml_core.service.status import write_status
 from easeml_core.service.status_text import problems_text
-from easeml_core.service.uploads import Ready, scan_uploads, task_of
+from easeml_core.service.uploads import (
+    DEFERRED_SECONDS,
+    FAILED_SECONDS,
+    Ready,
+    postpone,
+    scan_uploads,
+    task_of,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,7 +51,7 @@ WAITING, DONE, REJECTED = "waiting", "done", "rejected"
 
 @dataclass
 class InferenceReport:
-    """Prefixes by what became of them; `deferred` and `failed` are taken again next time."""
+    """Prefixes by what became of them; `deferred` and `failed` are taken again later."""
 
     done: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
@@ -81,13 +89,16 @@ def run_inference(service: Service) -> InferenceReport:
 
 
 def _take_safely(service: Service, item: Ready, listing: Listing) -> str:
+    begun = time.monotonic()
     try:
         return _take(service, item, listing)
     except TemporaryError as error:
         log.warning("%s is taken later: %s", item.prefix, error)
+        postpone(service, item, begun, DEFERRED_SECONDS)
         return "deferred"
     except Exception:
         log.exception("inference of %s failed", item.prefix)
+        postpone(service, item, begun, FAILED_SECONDS)
         return "failed"
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,17 @@ from easeml_core.bucket.entries import Kind, Listing, Scan
 from easeml_core.errors import Problem, TemporaryError, TenantError
 from easeml_core.naming import TaskName
 from easeml_core.service.status import write_status, write_unregistered
-from easeml_core.service.uploads import STRAYS, Ready, look, scan_uploads, stray_fingerprints, task_of
+from easeml_core.service.uploads import (
+    DEFERRED_SECONDS,
+    FAILED_SECONDS,
+    STRAYS,
+    Ready,
+    look,
+    postpone,
+    scan_uploads,
+    stray_fingerprints,
+    task_of,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -33,13 +44,14 @@ LOCK = "easeml-intake"
 
 @dataclass
 class IntakeReport:
-    """Prefixes by what became of them; `deferred` and `failed` are taken again next time."""
+    """Prefixes by what became of them; `cleared` are gone, `deferred` and `failed` are taken again later."""
 
     accepted: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     controlled: list[str] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
+    cleared: list[str] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -62,7 +74,7 @@ def run_intake(service: Service) -> IntakeReport:
         lock(session, LOCK)
         clear_staging(service.settings.versions_dir)
         ready, scan = look(service)
-        _forget_vanished(service, scan)
+        _forget_vanished(service, scan, [item.prefix for item in ready if item.gone])
         # Control files last: they may be about a task that comes in the same look.
         for item in sorted((r for r in ready if r.kind == "task"), key=_order):
             _take_safely(service, item, scan, report)
@@ -74,8 +86,12 @@ def _order(item: Ready) -> tuple[bool, str]:
 
 
 def _take_safely(service: Service, item: Ready, scan: Scan, report: IntakeReport) -> None:
+    begun = time.monotonic()
     try:
-        if item.listing is None:
+        if item.gone:
+            _clear(service, item)
+            report.cleared.append(item.prefix)
+        elif item.listing is None:
             _report_strays(service, item.prefix, scan)
             _finish(service, item)
             report.strays.append(item.prefix)
@@ -87,9 +103,11 @@ def _take_safely(service: Service, item: Ready, scan: Scan, report: IntakeReport
     except TemporaryError as error:
         log.warning("%s is taken later: %s", item.prefix, error)
         report.deferred.append(item.prefix)
+        postpone(service, item, begun, DEFERRED_SECONDS)
     except Exception:
         log.exception("intake of %s failed", item.prefix)
         report.failed.append(item.prefix)
+        postpone(service, item, begun, FAILED_SECONDS)
         if item.listing is not None:
             _admit_failure(service, item, task_of(item.prefix))
 
@@ -99,6 +117,7 @@ def _take(service: Service, item: Ready, listing: Listing) -> str:
     from easeml_core.service.register import accept
 
     name = task_of(listing.prefix)
+    _note(service, item, ())
     if missing := _missing(listing):
         return _wait(service, item, listing, name, missing)
     try:
@@ -130,8 +149,8 @@ def _wait(service: Service, item: Ready, listing: Listing, name: TaskName, missi
     if task_id is None:
         write_unregistered(service, name, reason, upload=listing.fingerprint, problems=listing.problems)
     elif listing.waits_for:
-        extra = [Problem(file, "is not uploaded completely yet") for file in listing.waits_for]
-        write_status(service, task_id, ignored=listing.foreign, extra=extra)
+        _note(service, item, [Problem(file, "is not uploaded completely yet") for file in listing.waits_for])
+        write_status(service, task_id, ignored=listing.foreign)
     else:
         fix = "upload it again, or pause or cancel the task"
         task_id = _reject(
@@ -162,12 +181,18 @@ def _finish(service: Service, item: Ready) -> None:
     service.ledger.repeat(lambda session: uploads.finish(session, item.prefix, item.fingerprint))
 
 
+def _note(service: Service, item: Ready, problems: Sequence[Problem]) -> None:
+    from easeml_core.ledger import uploads
+
+    service.ledger.repeat(lambda session: uploads.note(session, item.prefix, problems))
+
+
 def _apply_control(service: Service, item: Ready) -> None:
     """Bring a task to the state that its `control.json` asks for; a file that makes no sense is said so."""
     from easeml_core.service import control
 
     name = task_of(item.prefix)
-    extra: list[Problem] = []
+    problems: list[Problem] = []
     try:
         content = service.bucket.read_if_there(item.prefix, limit=65536) or b"{}"
         wanted = json.loads(content)
@@ -175,26 +200,28 @@ def _apply_control(service: Service, item: Ready) -> None:
             raise ValueError('it must be like {"state": "paused"}')
         control.apply(service, name, wanted["state"])
     except TenantError as error:
-        extra += error.problems
+        problems += error.problems
     except ValueError as error:  # JSON and UTF-8 errors are of this class
         fix = f'write {{"state": "…"}} with one of {", ".join(control.WANTED)}'
-        extra.append(Problem(naming.CONTROL_FILE, f"cannot be read: {error}", fix=fix))
+        problems.append(Problem(naming.CONTROL_FILE, f"cannot be read: {error}", fix=fix))
+    _note(service, item, problems)
     task_id = _task_id(service, name)
     if task_id is not None:
-        write_status(service, task_id, extra=extra)
+        write_status(service, task_id)
     _finish(service, item)
 
 
 def _admit_failure(service: Service, item: Ready, name: TaskName) -> None:
     """Tell the tenant that something of ours failed; nothing is finished, so it is tried again."""
     text = "the service failed on this upload, through no fault of yours; it will try again"
-    extra = [Problem(".", text, fix="nothing; the operator finds the details in the log")]
+    problems = [Problem(".", text, fix="nothing; the operator finds the details in the log")]
     try:
+        _note(service, item, problems)
         task_id = _task_id(service, name)
         if task_id is None:
-            write_unregistered(service, name, "internal error", upload=None, problems=extra)
+            write_unregistered(service, name, "internal error", upload=None, problems=problems)
         else:
-            write_status(service, task_id, extra=extra)
+            write_status(service, task_id)
     except Exception:
         log.exception("the status of %s cannot be written either", name)
 
@@ -212,18 +239,27 @@ def _report_strays(service: Service, prefix: str, scan: Scan) -> None:
     service.bucket.write_if_changed(lead + naming.STATUS_JSON, report)
 
 
-def _forget_vanished(service: Service, scan: Scan) -> None:
-    """Forget prefixes that are gone; a report on strays that are gone is removed."""
+def _forget_vanished(service: Service, scan: Scan, told: Collection[str]) -> None:
+    """Forget prefixes that are gone, save those in `told`: their tenants have to hear of it first."""
     from easeml_core.ledger import uploads
 
-    present = {*scan.listings, *stray_fingerprints(scan)}
+    present = {*scan.listings, *stray_fingerprints(scan), *told}
     with service.ledger.transaction() as session:
-        gone = [prefix for prefix in _known(session) if prefix not in present]
-        uploads.forget(session, gone)
-    for prefix in gone:
-        if prefix.endswith(STRAYS):
-            for file in (naming.STATUS_JSON, naming.STATUS_MD):
-                service.bucket.delete((prefix + file).lstrip("/"))
+        uploads.forget(session, [prefix for prefix in _known(session) if prefix not in present])
+
+
+def _clear(service: Service, item: Ready) -> None:
+    """Take back what was told of files that are gone."""
+    from easeml_core.ledger import uploads
+
+    if item.prefix.endswith(STRAYS):
+        for file in (naming.STATUS_JSON, naming.STATUS_MD):
+            service.bucket.delete((item.prefix + file).lstrip("/"))
+    service.ledger.repeat(lambda session: uploads.forget(session, [item.prefix]))
+    if not item.prefix.endswith(STRAYS):
+        task_id = _task_id(service, task_of(item.prefix))
+        if task_id is not None:
+            write_status(service, task_id)
 
 
 def _known(session: Session) -> list[str]:

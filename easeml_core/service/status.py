@@ -52,7 +52,8 @@ class Status(BaseModel):
     upload: str | None = Field(None, description="fingerprint of the upload that this answers")
     problems: list[dict[str, Any]] = Field(
         default_factory=list,
-        description="of the latest upload: file, message and, where known, line, field, fix",
+        description="of the latest upload and of control.json: file, message and, where known, line, field, "
+        "fix",
     )
     ignored: list[str] = Field(default_factory=list, description="files in the folder that mean nothing here")
     program: str = ""
@@ -87,12 +88,11 @@ def write_status(
     *,
     upload: str | None = None,
     ignored: Sequence[str] | None = None,
-    extra: Iterable[Problem] = (),
 ) -> bool:
     """Bring a task's status files up to date; returns whether they changed.
 
-    `upload` and `ignored` are what intake has just seen, `extra` problems that are not in the ledger. Safe
-    to call from several processes: they take turns, and each reads the ledger within its turn.
+    `upload` and `ignored` are what intake has just seen. Safe to call from several processes: they take
+    turns, and each reads the ledger within its turn.
     """
     from easeml_core.ledger.models import Task
     from easeml_core.ledger.session import lock
@@ -108,7 +108,6 @@ def write_status(
         status = _status(session, task, name)
         status.upload = upload or before.get("upload")
         status.ignored = list(before.get("ignored", ()) if ignored is None else ignored)
-        status.problems = [*status.problems, *(problem.as_dict() for problem in extra)]
         if url := _experiment_url(service, name, status, before):
             status.links = {"experiment": url}
         return _write(service, name, status)
@@ -148,10 +147,13 @@ def _before(service: Service, name: TaskName) -> dict[str, Any]:
 
 
 def _status(session: Session, task: Task, name: TaskName) -> Status:
+    from easeml_core.ledger import uploads
     from easeml_core.ledger.reports import task_report
 
     report = {key: value for key, value in task_report(session, task).items() if key in Status.model_fields}
     report["accepted"] = task.data_version_id is not None
+    told = uploads.notes(session, [name.prefix, name.key(naming.CONTROL_FILE)])
+    report["problems"] = [*report.get("problems", ()), *told]
     return Status(**report, inferences=_inferences(session, task, name))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,21 +16,28 @@ if TYPE_CHECKING:
 
     from easeml_core.service.context import Service
 
+log = logging.getLogger(__name__)
+
 # Of a folder whose files belong nowhere: ends with a slash, so that it is never a listing's prefix.
 STRAYS = "/"
+# The longest rests between two tries: where something is away for now, and where we failed.
+DEFERRED_SECONDS = 30.0
+FAILED_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Ready:
     """An upload that has settled and was not dealt with yet. `kind` says who takes it: "task" or "infer".
 
-    `listing` is None for strays: `strays` are then the problems of the folder `prefix`.
+    `listing` is None for strays, whose folder is then `prefix`, and for what is `gone` though its tenant was
+    told of it.
     """
 
     prefix: str
     kind: str
     fingerprint: str
     listing: Listing | None = None
+    gone: bool = False
 
 
 def task_of(prefix: str) -> TaskName:
@@ -39,8 +48,9 @@ def task_of(prefix: str) -> TaskName:
 def scan_uploads(service: Service) -> list[Ready]:
     """Look at the bucket, record in the ledger what was seen and since when, and return what is ready.
 
-    A request under `infer/` that is known to wait for a champion is ready once there is one. Raises
-    `TemporaryError` while bucket or ledger are away.
+    A request under `infer/` that is known to wait for a champion is ready once there is one, and what
+    failed when it was taken is ready again after a rest. Raises `TemporaryError` while bucket or ledger are
+    away.
     """
     return look(service)[0]
 
@@ -59,13 +69,31 @@ def look(service: Service) -> tuple[list[Ready], Scan]:
         for seen in uploads.observe(session, fingerprints):
             listing = scan.listings.get(seen.prefix)
             needed = listing.settle_seconds(settle) if listing else settle
-            if not seen.pending or not seen.settled(needed):
+            if not seen.pending or seen.resting or not seen.settled(needed):
                 continue
             if (seen.prefix, seen.fingerprint) in waiting:
                 continue
             kind = "infer" if listing is not None and listing.kind is Kind.INFER else "task"
             ready.append(Ready(seen.prefix, kind, seen.fingerprint, listing))
+        gone = uploads.vanished(session, fingerprints, STRAYS)
+        ready += [Ready(prefix, "task", "", gone=True) for prefix in gone]
     return ready, scan
+
+
+def postpone(service: Service, item: Ready, begun: float, longest_seconds: float) -> None:
+    """Let an upload rest whose taking `begun` (of the monotonic clock) and failed; no failure of its own
+    leaves this function, for others wait their turn."""
+    from easeml_core.ledger import uploads
+
+    took = time.monotonic() - begun
+    try:
+        service.ledger.repeat(
+            lambda session: uploads.postpone(
+                session, item.prefix, item.fingerprint, took_seconds=took, longest_seconds=longest_seconds
+            )
+        )
+    except Exception:
+        log.exception("%s cannot be postponed", item.prefix)
 
 
 def stray_fingerprints(scan: Scan) -> dict[str, str]:

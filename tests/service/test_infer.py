@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import func, update
 
 from easeml_core.data import VersionFacts
 from easeml_core.errors import TemporaryError
-from easeml_core.ledger.models import Candidate, Promotion, Task, Trial
+from easeml_core.ledger.models import Candidate, Promotion, Task, Trial, Upload
 from easeml_core.service import Service, trainer
 from easeml_core.service.infer import predictions_csv, run_inference
 from easeml_core.service.intake import run_intake, scan_uploads
@@ -78,6 +79,12 @@ def crown(service: Service) -> None:
         )
 
 
+def wake(service: Service) -> None:
+    """Let every rest be over."""
+    with service.ledger.transaction() as session:
+        session.execute(update(Upload).values(retry_at=func.clock_timestamp()))
+
+
 def inference(service: Service) -> dict[str, Any]:
     (found,) = json.loads(service.bucket.read("lab/rows/status.json"))["inferences"]
     return dict(found)
@@ -137,9 +144,13 @@ def test_a_failing_request_does_not_stop_others(task: Service, model: Model) -> 
     task.bucket.write("lab/rows/infer/r2/in.csv", "a,b\n1,1\n")
     model.error = TemporaryError("MLflow is away")
     assert run_inference(task).deferred == ["lab/rows/infer/r1", "lab/rows/infer/r2"]
+    assert scan_uploads(task) == []
+    wake(task)
     model.error = RuntimeError("a bug of ours")
     assert run_inference(task).failed == ["lab/rows/infer/r1", "lab/rows/infer/r2"]
     model.error = None
+    assert run_inference(task).done == []
+    wake(task)
     assert run_inference(task).done == ["lab/rows/infer/r1", "lab/rows/infer/r2"]
     assert not any((task.settings.versions_dir / ".staging").iterdir())
 

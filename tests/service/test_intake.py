@@ -8,14 +8,14 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from easeml_core.errors import TemporaryError
-from easeml_core.ledger.models import Candidate, DataVersion, Task
+from easeml_core.ledger.models import Candidate, DataVersion, Task, Upload
 from easeml_core.naming import TaskName
 from easeml_core.service import Service
 from easeml_core.service.intake import run_intake, scan_uploads
-from easeml_core.service.status import Status
+from easeml_core.service.status import Status, write_status
 from easeml_core.settings import Settings
 
 ROWS = "a,b,label\n" + "".join(f"{i},{i * i},{'yn'[i % 2]}\n" for i in range(40))
@@ -197,10 +197,50 @@ def test_one_tenants_failure_leaves_the_others_alone(
     assert report.accepted == ["good/rows", "zoo/rows"]
     assert (report.failed, report.deferred) == (["bad/rows"], ["later/rows"])
     assert "no fault of yours" in status(service, "bad/rows")["problems"][0]["message"]
-    assert [r.prefix for r in scan_uploads(service)] == ["bad/rows", "later/rows"]
     monkeypatch.undo()
+    assert scan_uploads(service) == []  # both rest
+    wake(service)
+    assert [r.prefix for r in scan_uploads(service)] == ["bad/rows", "later/rows"]
     assert run_intake(service).accepted == ["bad/rows", "later/rows"]
     assert status(service, "bad/rows")["problems"] == []
+
+
+def wake(service: Service) -> None:
+    """Let every rest be over."""
+    with service.ledger.transaction() as session:
+        session.execute(update(Upload).values(retry_at=func.clock_timestamp()))
+
+
+def test_an_upload_we_always_fail_on_wakes_nobody_until_it_is_mended(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from easeml_core.data import build
+
+    submit(service)
+    run_intake(service)
+    tries = []
+
+    def fail(*_: Any, **__: Any) -> Any:
+        tries.append(1)
+        raise RuntimeError("a bug of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "read_examples", fail)
+        submit(service, rows=ROWS + "1,2,y\n")
+        assert run_intake(service).failed == ["lab/rows"]
+        for _ in range(5):
+            assert scan_uploads(service) == []
+            run_intake(service)
+        assert len(tries) == 1
+        wake(service)
+        assert run_intake(service).failed == ["lab/rows"]
+        assert len(tries) == 2
+        # Whoever writes the status meanwhile leaves in what the tenant was told.
+        write_status(service, status(service)["task_id"])
+        assert "no fault of yours" in status(service)["problems"][0]["message"]
+    submit(service, rows=ROWS + "3,9,n\n")
+    assert run_intake(service).accepted == ["lab/rows"]
+    assert status(service)["problems"] == []
 
 
 class Killed(BaseException):
@@ -290,6 +330,39 @@ def test_control_files_are_applied(service: Service, content: str, state: str, w
     if words:
         assert words in found["problems"][0]["message"]
     assert run_intake(service).controlled == []
+    write_status(service, found["task_id"])  # as every settled trial does
+    assert status(service)["problems"] == found["problems"]
+
+
+@pytest.mark.parametrize("mend", ["replace", "delete"])
+def test_a_control_files_problem_goes_with_it(service: Service, mend: str) -> None:
+    submit(service)
+    service.bucket.write("lab/rows/control.json", "not json")
+    run_intake(service)
+    submit(service, rows=ROWS + "1,2,y\n")
+    assert run_intake(service).accepted == ["lab/rows"]
+    assert [problem["file"] for problem in status(service)["problems"]] == ["control.json"]
+    if mend == "replace":
+        service.bucket.write("lab/rows/control.json", '{"state": "open"}')
+    else:
+        service.bucket.delete("lab/rows/control.json")
+    assert [r.prefix for r in scan_uploads(service)] == ["lab/rows/control.json"]
+    report = run_intake(service)
+    assert [*report.controlled, *report.cleared] == ["lab/rows/control.json"]
+    assert status(service)["problems"] == []
+    assert scan_uploads(service) == []
+
+
+def test_a_known_task_is_told_of_a_half_upload_until_it_is_whole(service: Service) -> None:
+    submit(service)
+    run_intake(service)
+    service.bucket.write("lab/rows/data/more.csv.part", "1,")
+    assert run_intake(service).waiting == ["lab/rows"]
+    write_status(service, status(service)["task_id"])
+    assert [p["file"] for p in status(service)["problems"]] == ["data/more.csv.part"]
+    service.bucket.delete("lab/rows/data/more.csv.part")
+    assert run_intake(service).accepted == ["lab/rows"]
+    assert status(service)["problems"] == []
 
 
 def test_files_in_wrong_places_are_reported_where_they_lie(service: Service) -> None:
@@ -304,14 +377,14 @@ def test_files_in_wrong_places_are_reported_where_they_lie(service: Service) -> 
     assert status(service)["ignored"] == ["notes.txt"]
     assert run_intake(service).strays == []
     service.bucket.delete("Lab/rows/task.yaml")
-    run_intake(service)
+    assert [(r.prefix, r.kind) for r in scan_uploads(service)] == [("Lab/", "task")]
+    assert run_intake(service).cleared == ["Lab/"]
+    assert scan_uploads(service) == []
     assert service.bucket.read_if_there("Lab/status.json") is None
     assert service.bucket.read_if_there("status.json") is not None
 
 
 def test_an_unchanged_status_is_not_written_again(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    from easeml_core.service.status import write_status
-
     submit(service)
     run_intake(service)
     assert not write_status(service, status(service)["task_id"])
