@@ -20,6 +20,7 @@ from training.models.network import Network, predict
 from training.score import DivergedError, Scored, evaluate
 from training.watch import Watch
 
+CLIP_NORM = 1.0  # of the gradient; recurrent layers do not learn past a burst of it
 WARM_UP = 0.1  # share of all steps in which the rate rises
 WORSE_THAN_CONSTANT = 1000.0  # a loss so many times that of the constant predictor will not come back
 
@@ -107,7 +108,7 @@ def train(
                 loss = network.loss(network.raw(x), y)
                 (loss / len(batch)).backward()
                 total += loss.detach()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 10.0)
+            torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)
             optimiser.step()
 
         mean_loss = float(total) / len(train_indices)  # the only wait for the GPU in an epoch

@@ -146,6 +146,7 @@ VECTOR_MODELS = (
         forward=lambda size: 2 * _perceptron_weights(size),
         weights=_perceptron_weights,
         epochs=60,
+        patience=15,
         batch_size=32,
     ),
 )  # fmt: skip
