@@ -41,10 +41,12 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     tasks = {str(task_name(task)): task for task, _ in rows}
     versions = {task.id: version for task, version in rows}
     names = {task.id: name for name, task in tasks.items()}
+    # Before the budgets: a trial that ends in between is then taken for live although its reservation is
+    # given back already, never for ended while its reservation still counts.
+    completed, active = _trials(session, names)
     budget = budgets.budgets_of(session, tasks.values())
     since = decisions.decisions_since(session, names)
     offered, ids = _candidates(session, names)
-    completed, active = _trials(session, names)
     costs = forecast.cost_model(session)
     now = datetime.now(UTC)
 
@@ -67,7 +69,8 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
         )
         view = _give_a_first_chance(view)
         goal = task.stop_quality is not None and view.best >= task.stop_quality
-        if goal or not view.eligible():
+        # What runs now may give back what it has reserved: its end decides whether the task is over.
+        if goal or not (view.active or view.eligible()):
             over.append(task.id)
         if not goal:
             open_tasks.append(view)

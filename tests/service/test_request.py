@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from easeml_core.allocator.types import Ended
+from easeml_core.ledger.models import Task, TaskState
 from easeml_core.service import Service, decide, forecast, settle
 from easeml_core.service.request import Situation, build_request
 from easeml_core.workorder import Outcome
@@ -114,3 +115,18 @@ def test_a_prediction_alone_does_not_close_a_task(service: Service, add_task: An
     train(service, make_result, 0.7, cost_seconds=3.0)
     [task] = situation(service).request.tasks
     assert all(other.predicted_cost <= task.remaining_seconds for other in task.eligible())
+
+
+def test_a_task_is_not_over_while_a_running_trial_holds_its_budget(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    task = add_task(spec="budget: {trials: 2, device_hours: 1}\n")
+    a = decide.decide(service, "cpu0", 0.0)
+    assert a is not None
+    seen = situation(service)
+    assert seen.request.tasks[0].remaining_seconds == 0.0
+    assert seen.over == ()
+    settle.settle(service, a.trial_id, 1, make_result(a.trial_id, 1, 0.5, cost_seconds=4.0))
+    train(service, make_result, None, outcome=Outcome.FAILED, reason="no", cost_seconds=3590.0)
+    with service.ledger.transaction() as session:
+        assert session.get_one(Task, task).state == TaskState.DONE
