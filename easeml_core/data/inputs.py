@@ -14,7 +14,7 @@ from easeml_core.data.findings import KEPT, Findings
 from easeml_core.data.forms import Form
 from easeml_core.data.limits import Limits
 from easeml_core.data.readers import Sources, read_examples
-from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, stage
+from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, Staged, stage
 from easeml_core.data.tree import collect
 from easeml_core.data.version import VersionFacts
 from easeml_core.errors import Problem
@@ -26,12 +26,14 @@ _LEAD = "data/"
 @dataclass(frozen=True)
 class Inputs:
     """Inputs in the units of a data version. `folder` holds them as `inputs.npy`, or as `values.npy` and
-    `offsets.npy` for series (see `version`); `problems` name the files left out and why."""
+    `offsets.npy` for series (see `version`); `problems` name the files left out and why, `cut` the series
+    of which a model reads only the beginning."""
 
     ids: list[str]
     folder: Path
     kind: str
     problems: tuple[Problem, ...]
+    cut: tuple[Problem, ...] = ()
 
     def _load(self, name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
@@ -84,4 +86,19 @@ def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: P
     named = [Problem(p.file.removeprefix(_LEAD), p.message, p.line, p.field, p.fix) for p in found]
     if not named and not staged.ids:
         named.append(Problem(".", "holds nothing to predict"))
-    return Inputs(staged.ids, staging, form.kind, tuple(named))
+    return Inputs(staged.ids, staging, form.kind, tuple(named), _cut(staged, facts))
+
+
+def _cut(staged: Staged, facts: VersionFacts) -> tuple[Problem, ...]:
+    """Series longer than any of the data version: models read as many steps as its longest has."""
+    longest = facts.max_length
+    if longest is None:
+        return ()
+    known = zip(staged.ids, staged.lengths, strict=True)
+    long = [(ident, length) for ident, length in known if length > longest]
+    text = "has {:,} steps, of which the first {:,} were read: no series of the task is longer"
+    fix = "cut it yourself where it matters which part is read, or give the task series as long"
+    found = [Problem(ident, text.format(length, longest), fix=fix) for ident, length in long[:KEPT]]
+    if len(long) > KEPT:
+        found.append(Problem(".", f"{len(long) - KEPT} more series were longer than {longest:,} steps"))
+    return tuple(found)

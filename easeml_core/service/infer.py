@@ -4,8 +4,9 @@ A request waits while its task has no champion (`status.json` says so) and is an
 Predictions are written before the request is marked as done: a run that was killed writes them again.
 
 `predictions/<request>.csv` has the columns `id`, `class` and one `probability_<class>` per class, or for a
-regression `value` (`value_1`, `value_2` … of several), and `model_version`. Inputs that cannot be read are
-named in `predictions/<request>.problems.md`; the others are predicted all the same.
+regression `value` (`value_1`, `value_2` … of several), and `model_version`. Inputs that cannot be read,
+and series that are too long to be read in full, are named in `predictions/<request>.problems.md`; all but
+the former are predicted.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _wait(service: Service, item: Ready, name: TaskName, request: str) -> str:
 def _predict(
     service: Service, listing: Listing, name: TaskName, request: str, facts: VersionFacts
 ) -> tuple[str, Sequence[Problem]]:
-    """Write the predictions; returns the model's version and the problems of inputs left out."""
+    """Write the predictions; returns the model's version and the problems of inputs left out or cut."""
     from easeml_core.data import Limits, read_inputs
 
     limits = Limits.of(service.settings)
@@ -183,7 +184,7 @@ def _predict(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     service.bucket.write(name.predictions_key(request), content)
-    return str(answer["model_version"]), inputs.problems
+    return str(answer["model_version"]), (*inputs.problems, *inputs.cut)
 
 
 def _ask_model(
@@ -240,7 +241,7 @@ def _write_problems(service: Service, name: TaskName, request: str, problems: Se
     if not problems:
         service.bucket.delete(key)
         return
-    text = f"# {request}: inputs that could not be predicted\n\n"
+    text = f"# {request}: inputs that were left out or not read in full\n\n"
     service.bucket.write(key, text + problems_text(problem.as_dict() for problem in problems))
 
 

@@ -69,6 +69,19 @@ def test_series_without_class(build: Any, put: Put, read: Any) -> None:
     assert sorted(inputs.ids) == ["n.ts#1", "n.ts#2", "x.npz[0]"]
 
 
+def test_series_longer_than_any_before_are_named(build: Any, put: Put, read: Any) -> None:
+    head = "@univariate true\n@timeStamps false\n@classLabel "
+    put("data/X.ts", head + "true a b\n@data\n1,2,3:a\n4,5:b\n6:a\n7,8:b\n")
+    version = build(series(1, 2))
+    inputs = read(version, n__ts=(head + "false\n@data\n9,8,7\n9,8,7,6,5\n").encode())
+    assert inputs.ids == ["n.ts#1", "n.ts#2"]
+    assert inputs.offsets.tolist() == [0, 3, 8]  # all steps are there: the model takes what it can
+    assert inputs.problems == ()
+    (cut,) = inputs.cut
+    assert cut.file == "n.ts#2"
+    assert "has 5 steps, of which the first 3 were read" in cut.message
+
+
 @pytest.mark.parametrize(("scale", "expected"), [(1.0, 1.0), (255.0, 255.0)])
 def test_images_come_in_the_units_of_arrays(
     build: Any, put: Put, read: Any, tmp_path: Path, scale: float, expected: float

@@ -35,10 +35,12 @@ class Model:
         if self.error is not None:
             raise self.error
         assert kind == "predict"
-        x = np.load(order["inputs"])
-        best = (x[:, 0] % 3).astype(int)
+        if "offsets" in order:
+            best = np.zeros(len(np.load(order["offsets"])) - 1, int)
+        else:
+            best = (np.load(order["inputs"])[:, 0] % 3).astype(int)
         np.save(Path(order["output"]), np.where(np.eye(3)[best] == 1, 0.8, 0.1).astype(np.float32))
-        return {"model_version": "7", "run_id": "r", "n": len(x), "metadata": {}}
+        return {"model_version": "7", "run_id": "r", "n": len(best), "metadata": {}}
 
 
 @pytest.fixture
@@ -125,6 +127,23 @@ def test_bad_inputs_are_named_and_good_ones_predicted(task: Service, model: Mode
     assert run_inference(task).done == ["lab/rows/infer/r1"]
     assert task.bucket.read_if_there("lab/rows/predictions/r1.problems.md") is None
     assert inference(task)["problems"] == []
+
+
+def test_series_too_long_for_the_model_are_predicted_and_named(service: Service, model: Model) -> None:
+    head = "@univariate true\n@timeStamps false\n@classLabel "
+    text = "program: '{input: {[Tensor[1]], [next]}, output: {[Tensor[2]], []}}'\n"
+    rows = "".join(f"{i},2,3:{'ab'[i % 2]}\n" for i in range(20))
+    service.bucket.write("lab/rows/data/X.ts", f"{head}true a b\n@data\n{rows}")
+    service.bucket.write("lab/rows/task.yaml", text)
+    assert run_intake(service).accepted == ["lab/rows"]
+    crown(service)
+    service.bucket.write("lab/rows/infer/r1/in.ts", f"{head}false\n@data\n1,2,3\n1,2,3,4\n")
+    assert run_inference(service).done == ["lab/rows/infer/r1"]
+    assert service.bucket.read("lab/rows/predictions/r1.csv").decode().count("\n") == 3
+    told = service.bucket.read("lab/rows/predictions/r1.problems.md").decode()
+    assert "has 4 steps, of which the first 3 were read" in told
+    assert "has 3 steps" not in told
+    assert [problem["file"] for problem in inference(service)["problems"]] == ["in.ts#2"]
 
 
 def test_a_request_without_usable_inputs_is_rejected(task: Service, model: Model) -> None:
