@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +52,16 @@ def test_folders_of_ended_trials_keep_orders_logs_and_results_only(
     assert (folder / "model" / "weights").exists()
 
 
-def test_a_sweep_goes_on_past_what_is_away_and_says_so(
-    service: Service, add_task: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+def test_the_log_of_a_failed_job_stays_for_a_day(service: Service) -> None:
+    jobs = service.settings.work_dir / "jobs"
+    for name, age in (("promote-old", 2 * maintain.JOB_SECONDS), ("promote-new", 0.0)):
+        (jobs / name).mkdir(parents=True)
+        os.utime(jobs / name, (time.time() - age,) * 2)
+    assert maintain.free_folders(service) == 1
+    assert [path.name for path in jobs.iterdir()] == ["promote-new"]
+
+
+def test_a_sweep_goes_on_past_what_is_away_and_says_so(service: Service, add_task: Any) -> None:
     task_id = add_task()
     a = decide.decide(service, "cpu0", 0.0)
     assert a is not None

@@ -12,7 +12,7 @@ from easeml_core.errors import OperatorError
 from easeml_core.ledger import models as tables
 from easeml_core.ledger.promotions import champion
 from easeml_core.naming import TaskName
-from easeml_core.service import Service, trainer
+from easeml_core.service import Service, maintain, trainer
 from easeml_core.service.promote import promote
 from easeml_core.settings import Settings
 from easeml_core.tracking import Tracking
@@ -157,6 +157,11 @@ def test_a_damaged_model_is_refused_with_the_reason_and_the_next_best_taken(
     assert "model.skops is missing" in promotion.refused[0]
     with pytest.raises(OperatorError, match=r"model\.skops is missing"):
         promote(board.service, board.task_id)
+    # Maintenance finds it again and again, says so, and does the rest of its work.
+    report = maintain.sweep(board.service)
+    assert f"promotion of {board.name}" in [problem.split(":")[0] for problem in report.problems]
+    assert report.promoted == []
+    assert board.service.bucket.read(board.name.key("status.json"))
     assert board.champion() == (good, promotion.model_version)
 
 

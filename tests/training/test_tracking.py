@@ -133,6 +133,37 @@ def test_a_server_that_is_away_is_temporary(monkeypatch: pytest.MonkeyPatch) -> 
         Tracking("http://127.0.0.1:9").get_or_create_experiment("a/b")
 
 
+def test_a_server_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections and never answers: maintenance must not spend MLflow's patience on it."""
+    import socket
+
+    monkeypatch.setattr("easeml_core.tracking._SIGN_OF_LIFE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tracking = Tracking(f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(TemporaryError, match="does not answer"):
+            tracking.close_orphans(set())
+        server.settimeout(5.0)
+        server.accept()[0].close()
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):  # nobody else has called
+            server.accept()
+
+
+def test_mlflows_own_patience_is_bounded_for_our_calls() -> None:
+    script = (
+        "from easeml_core.errors import TemporaryError; from easeml_core.tracking import Tracking\n"
+        "try: Tracking('http://127.0.0.1:9').get_or_create_experiment('a/b')\n"
+        "except TemporaryError: print('away')\n"
+        "from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES as n\n"
+        "print(n.get())\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=clean, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["away", "1"]
+
+
 def test_the_champion_answers_over_http(make_order: Callable[..., Path], tmp_path: Path) -> None:
     """`mlflow models serve`, in the environment as it is, gives what the trainer gave."""
     import json
