@@ -73,6 +73,12 @@ class Settings(BaseSettings):
         5, ge=1, description="consecutive trials failing the same way before their task stops as failed"
     )
     trial_limit_seconds: float = Field(3600.0, gt=0, description="a trial that computes longer is stopped")
+    trial_memory_bytes: int | None = Field(
+        None,
+        gt=0,
+        description="what a trial may take of the host's memory beyond its libraries; one that needs more "
+        "ends as out of memory; unset: all there is",
+    )
     default_trials: int = Field(40, ge=1, description="budget of a task that names none")
 
     # Bucket

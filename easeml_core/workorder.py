@@ -93,7 +93,9 @@ class WorkOrder(_File):
     patience: int = Field(4, ge=1, description="epochs without a better score before stopping early")
     limit_seconds: float = Field(gt=0, description="compute time after which it ends as `deadline`")
     leash_seconds: float = Field(gt=0)
-    memory_limit_bytes: int | None = None
+    memory_limit_bytes: int | None = Field(
+        None, gt=0, description="bytes of its own that training may add to what the process has at the start"
+    )
     checkpoint_dir: str
     mlflow_url: str
     experiment: str

@@ -25,7 +25,7 @@ from easeml_core.workorder import ORDER_FILE, RESULT_FILE, Outcome, TrialResult,
 from training import device as devices
 from training.checkpoint import Checkpoint
 from training.examples import Examples
-from training.memory import is_out_of_memory, limit_memory, peak_memory_bytes
+from training.memory import is_out_of_memory, limited_memory, peak_memory_bytes
 from training.models import is_network
 from training.networks import NetworkTrainee
 from training.pipelines import PipelineTrainee
@@ -70,7 +70,8 @@ class _Attempt:
         """Do it all; gives how it ended and why."""
         self.watch = watch
         try:
-            self._train(watch)
+            with limited_memory(self.order.memory_limit_bytes):
+                self._train(watch)
             return Outcome.SUCCEEDED, ""
         except Stopped as stop:
             return stop.outcome, stop.reason
@@ -94,7 +95,6 @@ class _Attempt:
             devices.use_threads(order.threads)
             devices.seed_everything(order.seed)
             checkpoint = Checkpoint(order)
-            limit_memory(order.memory_limit_bytes)
         watch.enter("data")
         with self._timed("data"):
             examples = Examples(open_version(Path(order.version_dir)))

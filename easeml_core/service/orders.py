@@ -81,6 +81,7 @@ def build_order(session: Session, settings: Settings, trial_id: int, number: int
         batch_size=max(facts.batch_size, 1),
         limit_seconds=max(trial.reserved_seconds - float(spent or 0.0), SHORTEST_TRIAL_SECONDS),
         leash_seconds=LEASH_SECONDS,
+        memory_limit_bytes=settings.trial_memory_bytes,
         checkpoint_dir=str(naming.checkpoint_dir(settings.work_dir, trial_id)),
         mlflow_url=settings.resolved_mlflow_url(),
         experiment=name.experiment,

@@ -146,6 +146,16 @@ def test_two_devices_never_take_the_same_candidate(service: Service, add_task: A
         assert session.scalars(sa.select(Task.state)).one() == TaskState.OPEN
 
 
+def test_the_operators_memory_limit_is_in_the_order(service: Service, add_task: Any) -> None:
+    add_task()
+    for limit in (None, 2_000_000_000):
+        limited = Service(service.settings.model_copy(update={"trial_memory_bytes": limit}))
+        a = decide.decide(limited, "cpu0", 0.0)
+        assert a is not None
+        assert WorkOrder.read(Path(a.order_path)).memory_limit_bytes == limit
+        settle.settle(service, a.trial_id, 1, None)
+
+
 def test_what_one_trial_reserved_is_not_there_for_the_next(
     service: Service, add_task: Any, make_result: Any
 ) -> None:

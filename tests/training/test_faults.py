@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -278,6 +279,47 @@ def test_memory_is_tried_again_with_half_batches_once(
     result = run_attempt(make_order("MLP", "vector", search={"learning_rate": [0.01]}).parent)
     assert result.outcome is Outcome.OUT_OF_MEMORY
     assert "peak" in result.reason
+
+
+def test_more_memory_than_the_limit_ends_that_trial_alone(
+    make_order: MakeOrder, standby: tuple[Settings, psutil.Popen]
+) -> None:
+    """VGG-16's weights, gradients and moments are 240 MB; a perceptron needs next to nothing."""
+    settings, process = standby
+    limit = 200_000_000
+    search = {"learning_rate": [0.01]}
+    large = make_order("VGG-16", "image", search=search, memory_limit_bytes=limit, max_epochs=1)
+    small = make_order("MLP", "vector", search=search, memory_limit_bytes=limit, max_epochs=1)
+    results = []
+    for path in (large, small):
+        ref = trainer.start(path, settings)
+        assert trainer.wait(ref, 200)
+        results.append(trainer.collect(path.parent))
+    assert process.is_running()
+    hungry, modest = results
+    assert hungry.outcome is Outcome.OUT_OF_MEMORY, hungry.reason
+    assert re.fullmatch(r"out of memory \(peak \d\.\d GB, limit 0\.2 GB\)", hungry.reason)
+    assert "computing each batch in halves" in trainer.read_log(large.parent)[0]
+    run = Tracking(WorkOrder.read(large).mlflow_url).client.get_run(str(hungry.mlflow_run_id))
+    assert run.info.status == "FAILED"
+    assert run.data.tags["easeml.reason"] == hungry.reason
+    assert modest.outcome is Outcome.SUCCEEDED, modest.reason
+
+
+def test_the_memory_limit_counts_what_is_written_and_is_lifted_again() -> None:
+    script = (
+        "import mmap; from training.memory import limited_memory\n"
+        "def take(n):\n"
+        "    try: return len(bytearray(n))\n"
+        "    except MemoryError: return 0\n"
+        "with limited_memory(100 << 20):\n"
+        "    reserved = mmap.mmap(-1, 8 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)\n"
+        "    print(take(50 << 20), take(200 << 20))\n"
+        "print(take(200 << 20))\n"
+        "with limited_memory(None): print(take(200 << 20))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(50 << 20), "0", str(200 << 20), str(200 << 20)]
 
 
 def test_a_candidate_that_raises_fails_with_its_reason(
