@@ -220,7 +220,7 @@ class Attempt(Base):
     trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     device: Mapped[str]
-    state: Mapped[str]  # leased, running, then an Outcome, or lost
+    state: Mapped[str]  # leased, running, then an Outcome, fault or lost
     reason: Mapped[str] = mapped_column(server_default="")
     seconds: Mapped[float] = mapped_column(server_default="0")
     mlflow_run_id: Mapped[str | None]

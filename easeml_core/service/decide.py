@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from easeml_core.allocator import choose_with_ladder
 from easeml_core.allocator.types import Decision, Nothing
 from easeml_core.errors import OperatorError, TemporaryError
+from easeml_core.hardware import check_devices
 from easeml_core.ledger import decisions, devices, lifecycle, trials
 from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial, TrialState
 from easeml_core.ledger.session import lock
@@ -50,12 +51,13 @@ def decide(service: Service, device: str, wait_seconds: float | None = None) -> 
 
     Comes back with the same assignment where the device holds one that has not begun. While the device's
     trial runs there is nothing for it to do. `wait_seconds` defaults to the setting; new work wakes it up.
-    Raises OperatorError for a device that is not configured, TemporaryError with too little disk space or
-    without the ledger.
+    Raises OperatorError for a device that is not configured or that this host, which serves it, does not
+    have; TemporaryError with too little disk space or without the ledger.
     """
     settings = service.settings
     if device not in settings.devices:
         raise OperatorError(f"{device} is not one of the devices: {', '.join(settings.devices)}")
+    check_devices([device])
     _check_disk(settings)
     deadline = time.monotonic() + (settings.decide_wait_seconds if wait_seconds is None else wait_seconds)
     while True:

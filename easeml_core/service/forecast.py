@@ -14,7 +14,7 @@ from easeml_core.allocator import priors
 from easeml_core.allocator.cost import CostModel, CostObservation
 from easeml_core.allocator.types import Prior
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, Trial, TrialState
-from easeml_core.naming import CandidateName
+from easeml_core.naming import CandidateName, cuda_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,11 +68,11 @@ def work_of(candidate: str, sizes: Sizes) -> float:
 def device_kind(device: str, candidate: str) -> str:
     """What the costs of a candidate on a device are compared with: `gpu/torch`, `cpu/sklearn` …
 
-    `gpu` stands for `gpu0`, `gpu1` …, `cpu` for anything else, as the trainer sees it.
+    `gpu` stands for any CUDA device, `cpu` for anything else, as the trainer sees it.
     """
     from easeml_core.catalog import MODELS
 
-    hardware = "gpu" if device.startswith("gpu") else "cpu"
+    hardware = "cpu" if cuda_index(device) is None else "gpu"
     return f"{hardware}/{MODELS[CandidateName.parse(candidate).model].framework}"
 
 

@@ -74,7 +74,7 @@ def build_order(session: Session, settings: Settings, trial_id: int, number: int
         version_digest=trial.data_version.digest,
         objective=trial.task.objective,
         device=attempt.device,
-        threads=threads_per_device(len(settings.devices)),
+        threads=threads_of(settings, attempt.device),
         seed=trial_seed(settings.seed, trial_id),
         search={key: list(values) for key, values in facts.search.items()},
         max_epochs=max(facts.epochs, 1),
@@ -90,9 +90,11 @@ def build_order(session: Session, settings: Settings, trial_id: int, number: int
     )
 
 
-def threads_per_device(devices: int) -> int:
-    """This process's cores, shared out among the devices; at least 1."""
-    return max(len(os.sched_getaffinity(0)) // devices, 1)
+def threads_of(settings: Settings, device: str) -> int:
+    """This host's cores, shared out among the devices that it serves (those of one queue); at least 1."""
+    queues = [settings.device_queues.get(other) for other in settings.devices]
+    here = queues.count(settings.device_queues.get(device))
+    return max(len(os.sched_getaffinity(0)) // max(here, 1), 1)
 
 
 def trial_seed(seed: int, trial_id: int) -> int:

@@ -106,7 +106,7 @@ def _settle(
         _end(session, settings, trial, number, result)
         if attempt.mlflow_run_id is None and result is not None:
             attempt.mlflow_run_id = result.mlflow_run_id
-    elif result is not None and attempt.state != result.outcome:
+    elif result is not None and attempt.state != _state(result):
         if attempt.state == TrialState.LOST and "late result" not in attempt.reason:
             attempt.reason += f"; late result, not counted: {result.outcome}, quality {result.quality}"
         return None
@@ -136,7 +136,7 @@ def _end(
         trials.end_attempt(session, trial, number, TrialState.LOST, vanished, seconds)
         trials.give_back(session, trial, vanished, settings.max_attempts)
     else:
-        trials.end_attempt(session, trial, number, result.outcome, result.reason, result.cost_seconds)
+        trials.end_attempt(session, trial, number, _state(result), result.reason, result.cost_seconds)
         if result.outcome is Outcome.INTERRUPTED:
             trials.give_back(session, trial, result.reason or "interrupted", settings.max_attempts)
         else:
@@ -155,6 +155,10 @@ def _end(
             )
     lifecycle.review(session, trial.task, settings.max_failures)
     announce(session)
+
+
+def _state(result: TrialResult) -> str:
+    return trials.FAULT if result.fault else str(result.outcome)
 
 
 def _verdict(result: TrialResult) -> tuple[TrialState, str, str | None]:

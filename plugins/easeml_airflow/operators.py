@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, ResumableJobMixin
-from airflow.sdk.exceptions import AirflowException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
 from easeml_airflow.hooks import KILL_GRACE_SECONDS, TrainerHook
 from easeml_airflow.leases import Stop
@@ -201,6 +201,8 @@ class SettleOperator(BaseOperator):
         status.write_status(service, settlement.task_id)
         if not self.trained:
             raise AirflowException("the train step failed for a reason of the machinery: see its log")
+        if result is not None and result.fault:
+            raise AirflowFailException(f"the installation is at fault, not the trial: {result.reason}")
         return str(settlement.state)
 
     def _result(self, service: Service, assignment: Assignment) -> TrialResult | None:

@@ -107,6 +107,24 @@ def test_an_unknown_device_is_the_operators_mistake(service: Service) -> None:
         decide.decide(service, "gpu7", 0.0)
 
 
+def test_a_gpu_that_is_not_there_takes_no_trial(service: Service, add_task: Any) -> None:
+    add_task()
+    broken = Service(service.settings.model_copy(update={"devices": ("gpu99", "cpu0")}))
+    with pytest.raises(OperatorError, match="device gpu99 is not there"):
+        decide.decide(broken, "gpu99", 0.0)
+    with service.ledger.transaction() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(Trial)) == 0
+    assert decide.decide(broken, "cpu0", 0.0) is not None
+
+
+def test_devices_share_the_cores_of_their_own_host_only(service: Service) -> None:
+    cores = len(os.sched_getaffinity(0))
+    queues = {"gpu0_a": "a", "gpu1_a": "a", "gpu0_b": "b"}
+    settings = service.settings.model_copy(update={"devices": (*queues, "cpu0"), "device_queues": queues})
+    assert orders.threads_of(settings, "gpu0_a") == max(cores // 2, 1)
+    assert orders.threads_of(settings, "gpu0_b") == orders.threads_of(settings, "cpu0") == cores
+
+
 def test_five_devices_never_overrun_a_budget_of_ten(
     service: Service, add_task: Any, make_result: Any
 ) -> None:

@@ -210,6 +210,21 @@ def test_an_attempt_that_never_computes_does_not_go_round_for_ever(
     assert trial_of(service, a).state == "lost"
 
 
+def test_a_fault_of_the_installation_costs_no_trial(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    add_task()
+    for attempt in range(1, service.settings.max_attempts + 2):
+        a = assign(service)
+        fault = make_result(
+            1, attempt, outcome=Outcome.INTERRUPTED, reason="no such GPU", fault=True, cost_seconds=0.0
+        )
+        assert settle.settle(service, 1, attempt, fault) == settle.settle(service, 1, attempt, fault)
+    trial = trial_of(service, a)
+    assert (trial.state, trial.cost_seconds) == ("planned", 0.0)
+    assert trial.reason == "no such GPU"
+
+
 def test_results_of_other_attempts_are_refused(service: Service, add_task: Any, make_result: Any) -> None:
     add_task()
     a = assign(service)
