@@ -22,12 +22,25 @@ from easeml_core.settings import Settings
 from easeml_core.workorder import Outcome, TrialResult
 
 _numbers = itertools.count()
+ROOT = Path(__file__).resolve().parents[1]
+MLFLOW_DEFAULTS = ("mlflow.db", "mlruns", "mlartifacts")
 
 
 def _execute(url: str, *statements: str) -> None:
     with make_engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in statements:
             connection.execute(sa.text(statement))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_store_of_mlflows_own() -> Iterator[None]:
+    """An MLflow client that was not told where its server is makes a store of its own in the working
+    directory, and what it logs is lost. Ours are always told."""
+    places = [folder / name for folder in {ROOT, Path.cwd()} for name in MLFLOW_DEFAULTS]
+    before = {path for path in places if path.exists()}
+    yield
+    made = [str(path) for path in places if path.exists() and path not in before]
+    assert not made, f"a test used MLflow without saying which: {', '.join(made)}"
 
 
 @pytest.fixture(scope="session")
