@@ -100,6 +100,7 @@ def _take_safely(service: Service, item: Ready, listing: Listing) -> str:
     except Exception:
         log.exception("inference of %s failed", item.prefix)
         postpone(service, item, begun, FAILED_SECONDS)
+        _admit_failure(service, item)
         return "failed"
 
 
@@ -122,6 +123,24 @@ def _take(service: Service, item: Ready, listing: Listing) -> str:
     _finish(service, item)
     log.info("%s: %s", listing.prefix, state)
     return state
+
+
+def _admit_failure(service: Service, item: Ready) -> None:
+    """Tell the tenant that something of ours failed; the request waits and is tried again."""
+    from easeml_core.ledger.tasks import find_task
+
+    name, request = task_of(item.prefix), item.prefix.rpartition("/")[2]
+    text = "the service failed on this request, through no fault of yours; it will try again"
+    problem = Problem(".", text, fix="nothing; the operator finds the details in the log")
+    try:
+        with service.ledger.transaction() as session:
+            task = find_task(session, name)
+            task_id = None if task is None else task.id
+        if task_id is not None:
+            _record(service, task_id, request, item.fingerprint, WAITING, None, [problem])
+            write_status(service, task_id)
+    except Exception:
+        log.exception("the status of %s cannot be written either", name)
 
 
 def _champion(service: Service, name: TaskName) -> _Champion | None:

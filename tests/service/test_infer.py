@@ -167,10 +167,16 @@ def test_a_failing_request_does_not_stop_others(task: Service, model: Model) -> 
     wake(task)
     model.error = RuntimeError("a bug of ours")
     assert run_inference(task).failed == ["lab/rows/infer/r1", "lab/rows/infer/r2"]
+    found = json.loads(task.bucket.read("lab/rows/status.json"))["inferences"]
+    assert [(one["state"], "no fault of yours" in one["problems"][0]["message"]) for one in found] == [
+        ("waiting", True)
+    ] * 2
     model.error = None
     assert run_inference(task).done == []
     wake(task)
     assert run_inference(task).done == ["lab/rows/infer/r1", "lab/rows/infer/r2"]
+    found = json.loads(task.bucket.read("lab/rows/status.json"))["inferences"]
+    assert [(one["state"], one["problems"]) for one in found] == [("done", [])] * 2
     assert not any((task.settings.versions_dir / ".staging").iterdir())
 
 
