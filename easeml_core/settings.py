@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     )
     database_url: str = Field("", description="PostgreSQL URL of the ledger; empty: the embedded server")
     mlflow_url: str = Field("", description="MLflow tracking server; empty: the one `easeml up` started")
+    mlflow_public_url: str = Field(
+        "", description="MLflow as people's browsers reach it, for links; empty: `mlflow_url`"
+    )
 
     # Devices and allocation
     devices: Annotated[tuple[str, ...], NoDecode] = ("cpu0",)
@@ -170,6 +173,10 @@ class Settings(BaseSettings):
     def resolved_mlflow_url(self) -> str:
         """URL of MLflow: the setting, else that of the server `easeml up` started."""
         return self._resolve("mlflow_url")
+
+    def shown_mlflow_url(self) -> str:
+        """URL of MLflow for links that people follow, without a final slash."""
+        return (self.mlflow_public_url or self.resolved_mlflow_url()).rstrip("/")
 
     def _resolve(self, name: str) -> str:
         value = getattr(self, name) or self._stack.get(name)

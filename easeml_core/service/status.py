@@ -6,8 +6,10 @@ of an upload (`upload`, `ignored`), which is carried over from the file that is 
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import os
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
@@ -187,19 +189,29 @@ def _inferences(session: Session, task: Task, name: TaskName) -> list[dict[str, 
 def _experiment_url(service: Service, name: TaskName, status: Status, before: dict[str, Any]) -> str | None:
     try:
         base = service.settings.resolved_mlflow_url().rstrip("/")
+        shown = service.settings.shown_mlflow_url()
     except OperatorError:
         return None
     known = before.get("links", {}).get("experiment", "")
-    if isinstance(known, str) and known.startswith(f"{base}/#/"):
+    if isinstance(known, str) and known.startswith(f"{shown}/#/"):
         return known
     if not any(trial.get("mlflow_run_id") for trial in status.trials):
         return None
     query = urllib.parse.urlencode({"experiment_name": name.experiment})
-    url = f"{base}/api/2.0/mlflow/experiments/get-by-name?{query}"
+    request = urllib.request.Request(f"{base}/api/2.0/mlflow/experiments/get-by-name?{query}")
+    request.headers |= _sign_in()
     try:
-        with urllib.request.urlopen(url, timeout=_MLFLOW_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=_MLFLOW_SECONDS) as answer:
             number = json.load(answer)["experiment"]["experiment_id"]
     except (OSError, ValueError, KeyError) as error:
         log.info("no link to %s in MLflow yet: %s", name, error)
         return None
-    return f"{base}/#/experiments/{number}"
+    return f"{shown}/#/experiments/{number}"
+
+
+def _sign_in() -> dict[str, str]:
+    """The header that signs in to MLflow as its own client would; none where no user is set."""
+    user, password = (os.environ.get(f"MLFLOW_TRACKING_{part}", "") for part in ("USERNAME", "PASSWORD"))
+    if not (user and password):
+        return {}
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}

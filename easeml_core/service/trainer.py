@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -53,6 +53,7 @@ __all__ = [
 
 TRAINER_FILE = "trainer.json"  # {"pid", "started"}, written by the trainer itself
 SOCKET_FILE = "standby.sock"
+_SECRET_VARIABLES = frozenset({"EASEML_DATABASE_URL", "EASEML_BUCKET_OPTIONS"})
 _START_SECONDS = 60.0  # a fresh interpreter on a busy machine says who it is well within this
 
 
@@ -257,7 +258,7 @@ def _spawn_fresh(kind: str, order_path: Path) -> int:
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", "training.run", "--kind", kind, str(order_path)],
-            {**os.environ, "PYTHONUNBUFFERED": "1"},
+            {**_without_secrets(os.environ), "PYTHONUNBUFFERED": "1"},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -267,6 +268,15 @@ def _spawn_fresh(kind: str, order_path: Path) -> int:
         )
     finally:
         os.close(log)
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a trainer may know of our environment: neither the ledger's URL nor the keys of bucket and Airflow."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _SECRET_VARIABLES and not name.startswith("AIRFLOW__")
+    }
 
 
 def _poll(condition: Callable[[], bool], seconds: float) -> bool:

@@ -26,7 +26,7 @@ class MlflowRunLink(BaseOperatorLink):
             return ""
         # MLflow's page finds a run by its id alone; the experiment only fills the bread crumbs.
         experiment = run.get("experiment_id", "0")
-        return f"{hook.order.mlflow_url}/#/experiments/{experiment}/runs/{run['mlflow_run_id']}"
+        return f"{hook.service.settings.shown_mlflow_url()}/#/experiments/{experiment}/runs/{run['mlflow_run_id']}"
 
 
 @attrs.define
@@ -39,5 +39,6 @@ class ChampionLink(BaseOperatorLink):
         """URL of the registered model of the task that this trial belongs to."""
         from easeml_core.naming import TaskName
 
-        order = operator.hook.order  # type: ignore[attr-defined]
-        return f"{order.mlflow_url}/#/models/{TaskName(order.tenant, order.task).model}"
+        hook = operator.hook  # type: ignore[attr-defined]
+        name = TaskName(hook.order.tenant, hook.order.task)
+        return f"{hook.service.settings.shown_mlflow_url()}/#/models/{name.model}"
