@@ -32,6 +32,8 @@ REPORT_MD = "data-report.md"
 SERVICE_FILES = frozenset({STATUS_JSON, STATUS_MD, REPORT_MD})
 
 CHAMPION_ALIAS = "champion"
+# Behind a page of MLflow's UI: without it, pages about traces and prompts are shown, not runs and models.
+MLFLOW_VIEW = "?workflowType=machine_learning"
 
 
 def is_id(text: str) -> bool:

@@ -206,7 +206,7 @@ def _experiment_url(service: Service, name: TaskName, status: Status, before: di
     except (OSError, ValueError, KeyError) as error:
         log.info("no link to %s in MLflow yet: %s", name, error)
         return None
-    return f"{shown}/#/experiments/{number}"
+    return f"{shown}/#/experiments/{number}/runs{naming.MLFLOW_VIEW}"
 
 
 def _sign_in() -> dict[str, str]:

@@ -14,6 +14,8 @@ from easeml_core.service.status import write_status
 
 SIGN_IN = "Basic " + base64.b64encode(b"admin:long secret").decode()
 
+RUNS = "/#/experiments/7/runs?workflowType=machine_learning"
+
 
 @pytest.fixture
 def mlflow_url() -> Iterator[str]:
@@ -64,8 +66,8 @@ def test_the_link_leads_where_people_reach_mlflow_and_is_looked_up_signed_in(
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "long secret")
     write_status(service, task_id)
-    assert links(service) == {"experiment": "https://mlflow.example.org/#/experiments/7"}
-    assert b"https://mlflow.example.org/#/experiments/7" in service.bucket.read("clinic/tumours/status.md")
+    assert links(service) == {"experiment": f"https://mlflow.example.org{RUNS}"}
+    assert f"https://mlflow.example.org{RUNS}" in service.bucket.read("clinic/tumours/status.md").decode()
 
 
 def test_without_a_public_address_the_services_own_is_shown(
@@ -75,4 +77,4 @@ def test_without_a_public_address_the_services_own_is_shown(
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "long secret")
     write_status(Service(service.settings.model_copy(update={"mlflow_public_url": ""})), task_id)
-    assert links(service) == {"experiment": f"{mlflow_url}/#/experiments/7"}
+    assert links(service) == {"experiment": f"{mlflow_url}{RUNS}"}
