@@ -103,7 +103,8 @@ def test_a_killed_trainer_resumes_in_the_next_attempt(
     assert trainer.start(first, settings) == ref  # never a second one
     assert psutil.Process(ref.pid).ppid() == process.pid
     order = WorkOrder.read(first)
-    _until(lambda: (Path(order.checkpoint_dir) / "checkpoint.pt").exists())
+    checkpoint, run = Path(order.checkpoint_dir) / "checkpoint.pt", first.parent / "run.json"
+    _until(lambda: checkpoint.exists() and run.exists())  # the run is opened beside the training
     with pytest.raises(TemporaryError):
         trainer.collect(first.parent)
     os.kill(ref.pid, signal.SIGKILL)
@@ -178,6 +179,15 @@ def test_children_die_with_their_standby_and_a_fresh_interpreter_takes_over(
     result = trainer.collect(path.parent)
     assert result.outcome is Outcome.SUCCEEDED, result.reason
     assert read_json(path.parent / "exit.json")["code"] == 0
+
+
+def test_a_fresh_trainer_that_leaves_no_result_has_failed(make_order: MakeOrder) -> None:
+    path = make_order("KNN", "vector")
+    command = [sys.executable, "-m", "training.run", "--kind", "nonsense", str(path)]
+    subprocess.run(command, check=False, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    result = trainer.collect(path.parent)
+    assert (result.outcome, result.quality) == (Outcome.FAILED, None), "not interrupted: it would come again"
+    assert "exit status 2" in result.reason
 
 
 def test_a_trainer_that_ignores_sigterm_is_killed_with_all_it_started(tmp_path: Path) -> None:
@@ -339,6 +349,11 @@ def test_a_fault_of_the_machinery_is_not_the_candidates(
     result = run_attempt(make_order("MLP", "vector", device="gpu7").parent)
     assert result.outcome is Outcome.INTERRUPTED
     assert "gpu7" in result.reason
+    assert (result.fault, result.cost_seconds) == (True, 0.0)
+    result = run_attempt(make_order("MLP", "vector", version_dir="/nowhere").parent)
+    assert result.outcome is Outcome.INTERRUPTED
+    assert "no data version" in result.reason
+    assert (result.fault, result.cost_seconds) == (False, 0.0), "one task's loss pauses no device"
     monkeypatch.setattr("training.run_log.INSIST_SECONDS", 0.5)
     result = run_attempt(make_order("MLP", "vector", mlflow_url="http://127.0.0.1:9").parent)
     assert result.outcome is Outcome.INTERRUPTED
