@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from easeml_airflow import hooks
-from easeml_airflow.operators import SettleOperator, TrainModelOperator
+from easeml_airflow.operators import DecideOperator, SettleOperator, TrainModelOperator
 from sqlalchemy import select, update
 
+from easeml_core.errors import TemporaryError
 from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial
 from easeml_core.service import Service
 from tests.airflow.standby import ScriptedStandby, alive, members, until
@@ -106,7 +107,6 @@ def test_a_trial_is_trained_and_settled(
     assert _settle(assignment, trained) == "succeeded"
     trial = _trial(service)
     assert (trial.state, trial.quality) == ("succeeded", 0.75)
-    assert json.loads(service.bucket.read("clinic/tumours/status.json"))["task"] == "clinic/tumours"
     assert [order["task_id"] for order in standby.promotions] == [trial.task_id]
     with service.ledger.transaction() as session:
         assert session.scalars(select(Lease)).all() == [], "the device is free again"
@@ -140,6 +140,73 @@ def test_a_failed_trial_is_a_result(
     trained = _train(assignment).execute(context)
     assert _settle(assignment, trained) == "failed"  # and neither step raised
     assert reason in _trial(service).reason
+    # There is nothing to promote, so the status does not wait for a promotion either.
+    assert standby.promotions == []
+    assert json.loads(service.bucket.read("clinic/tumours/status.json"))["trials"][0]["state"] == "failed"
+
+
+def test_a_fault_of_the_installation_is_red_and_costs_nothing(
+    service: Service, standby: ScriptedStandby, assignment, context
+) -> None:
+    standby.behaviour = "fault"
+    trained = _train(assignment).execute(context)
+    with pytest.raises(AirflowFailException, match="no such GPU"):
+        _settle(assignment, trained)
+    assert (_trial(service).state, _trial(service).cost_seconds) == ("planned", 0.0)
+
+
+def test_settling_does_not_wait_for_the_promotion(
+    service: Service, standby: ScriptedStandby, assignment, context
+) -> None:
+    trained = _train(assignment).execute(context)
+    standby.promotion = "hang"
+    assert _settle(assignment, trained) == "succeeded"
+    assert len(standby.promotions) == 1
+    assert service.bucket.read_if_there("clinic/tumours/status.json") is None, "it follows the promotion"
+
+
+@pytest.fixture
+def decided(assignment, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The decide step's work when the allocator gives `assignment`."""
+    from easeml_core.service import decide
+
+    monkeypatch.setattr(decide, "decide", lambda *_: decide.Assignment(**assignment))
+    return DecideOperator(task_id="decide", device="cpu0").execute({})
+
+
+def test_the_trainer_starts_before_the_train_step_and_only_once(
+    service: Service, standby: ScriptedStandby, decided, context
+) -> None:
+    (first,) = standby.started
+    assert (_folder(decided) / "leash").stat().st_mtime > time.time() + 5, "nobody holds its leash yet"
+    assert _trial(service).state == "leased"
+    trained = _train(decided).execute(context)
+    assert standby.started == [first]
+    assert _settle(decided, trained) == "succeeded"
+
+
+def test_a_trainer_started_for_a_lease_that_went_away_is_ended(
+    service: Service, standby: ScriptedStandby, assignment, context, request: pytest.FixtureRequest
+) -> None:
+    standby.behaviour = "hang"
+    decided = request.getfixturevalue("decided")
+    assert members(standby.started[0])
+    with service.ledger.transaction() as session:
+        session.execute(update(Lease).values(attempt=2))
+    assert _train(decided).execute(context)["stopped"] == "fenced"
+    assert members(standby.started[0]) == []
+
+
+def test_a_trainer_that_does_not_come_up_is_the_train_steps_to_start(
+    assignment, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    from easeml_core.service import trainer
+
+    def start(*_: object, **__: object) -> None:
+        raise TemporaryError("no trainer came up")
+
+    monkeypatch.setattr(trainer, "start", start)
+    assert request.getfixturevalue("decided") == assignment
 
 
 def test_the_next_try_attaches_after_the_task_process_was_killed(
@@ -340,8 +407,18 @@ def test_the_buttons_lead_into_mlflow(assignment) -> None:
     run_link, champion_link = operator.operator_extra_links
     assert run_link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
     (_folder(assignment) / "run.json").write_text(json.dumps({"mlflow_run_id": "r1", "experiment_id": "7"}))
-    assert run_link.get_link(operator, ti_key=None).endswith("/#/experiments/7/runs/r1")  # type: ignore[arg-type]
-    assert champion_link.get_link(operator, ti_key=None).endswith("/#/models/clinic.tumours")  # type: ignore[arg-type]
+    run, champion = (link.get_link(operator, ti_key=None) for link in (run_link, champion_link))  # type: ignore[arg-type]
+    assert run.endswith("/#/experiments/7/runs/r1?workflowType=machine_learning")
+    assert champion.endswith("/#/models/clinic.tumours?workflowType=machine_learning")
+
+
+def test_the_buttons_lead_where_people_reach_mlflow(assignment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EASEML_MLFLOW_PUBLIC_URL", "https://mlflow.example.org")
+    operator = _train(assignment)
+    (_folder(assignment) / "run.json").write_text(json.dumps({"mlflow_run_id": "r1", "experiment_id": "7"}))
+    shown = [link.get_link(operator, ti_key=None) for link in operator.operator_extra_links]  # type: ignore[arg-type]
+    pages = ("experiments/7/runs/r1", "models/clinic.tumours")
+    assert shown == [f"https://mlflow.example.org/#/{page}?workflowType=machine_learning" for page in pages]
 
 
 def _limit(assignment: dict[str, Any], seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from easeml_core.service.promote import promote
 from easeml_core.settings import Settings
 from easeml_core.tracking import Tracking
 from easeml_core.workorder import WorkOrder
+from tests.airflow.standby import until
 from training.trial import run_attempt
 
 
@@ -182,9 +184,22 @@ def test_jobs_promote_and_predict_in_a_process_of_their_own(
     trial = board.succeed("KNN", 0.7)
     answer = trainer.run_job("promote", {"task_id": board.task_id}, settings, 200)
     assert answer["promoted"]["trial_id"] == trial
+    status = json.loads(board.service.bucket.read(board.name.key("status.json")))
+    assert status["champion"]["trial_id"] == trial, "who reads that it is done finds its champion"
     answer = trainer.run_job("predict", order, settings, 200)
     assert answer["model_version"] == board.champion()[1]  # type: ignore[index]
     assert answer["n"] == 7
     assert answer["metadata"]["classes"] == ["ant", "bee", "cat"]
     assert np.load(tmp_path / "out.npy").sum(1) == pytest.approx(1.0)
     assert list((settings.work_dir / "jobs").iterdir()) == []
+
+    # And unattended, as between two trials: nobody waits for it, and it leaves nothing behind.
+    better = board.succeed("LogisticRegression", 0.8)
+    folder = trainer.start_job("promote", {"task_id": board.task_id}, settings, 200)
+    until(lambda: not folder.exists(), 200)
+    assert board.champion()[0] == better  # type: ignore[index]
+    # A failed one stays to be looked at, but for its order, which may hold keys.
+    folder = trainer.start_job("promote", {"task_id": 10**6}, settings, 200)
+    until((folder / "exit.json").exists, 200)
+    assert not json.loads((folder / "result.json").read_text())["ok"]
+    assert not (folder / "order.json").exists()
