@@ -14,7 +14,6 @@ from easeml_core.catalog import MODELS
 from easeml_core.ledger.lifecycle import SHORTEST_TRIAL_SECONDS
 from easeml_core.ledger.models import Attempt, DecisionRecord, Trial
 from easeml_core.ledger.tasks import task_name
-from easeml_core.service.context import Service
 from easeml_core.settings import Settings
 from easeml_core.workorder import ORDER_FILE, WorkOrder
 
@@ -22,13 +21,9 @@ from easeml_core.workorder import ORDER_FILE, WorkOrder
 LEASH_SECONDS = 10.0
 
 
-def write_order(service: Service, trial_id: int, attempt: int) -> Path:
-    """Write the order of an attempt into its folder, atomically; returns the file's path.
-
-    The content depends on nothing but the ledger and the settings, so writing it again is safe.
-    """
-    order = service.ledger.repeat(lambda session: build_order(session, service.settings, trial_id, attempt))
-    folder = naming.attempt_dir(service.settings.work_dir, trial_id, attempt)
+def write_order(settings: Settings, order: WorkOrder) -> Path:
+    """Write an attempt's order into its folder, atomically; returns the file's path. Safe to repeat."""
+    folder = naming.attempt_dir(settings.work_dir, order.trial_id, order.attempt)
     folder.mkdir(parents=True, exist_ok=True)
     Path(order.checkpoint_dir).mkdir(parents=True, exist_ok=True)
     path = folder / ORDER_FILE
@@ -37,7 +32,10 @@ def write_order(service: Service, trial_id: int, attempt: int) -> Path:
 
 
 def build_order(session: Session, settings: Settings, trial_id: int, number: int) -> WorkOrder:
-    """The order of one attempt. Its time limit is what the trial reserved, less what it has computed."""
+    """The order of one attempt, of nothing but the ledger and the settings: after a kill, the same again.
+
+    Its time limit is what the trial reserved, less what it has computed.
+    """
     trial = session.get_one(Trial, trial_id)
     attempt = session.get_one(Attempt, (trial_id, number))
     decision = session.scalars(
@@ -79,6 +77,7 @@ def build_order(session: Session, settings: Settings, trial_id: int, number: int
         search={key: list(values) for key, values in facts.search.items()},
         max_epochs=max(facts.epochs, 1),
         batch_size=max(facts.batch_size, 1),
+        patience=facts.patience,
         limit_seconds=max(trial.reserved_seconds - float(spent or 0.0), SHORTEST_TRIAL_SECONDS),
         leash_seconds=LEASH_SECONDS,
         memory_limit_bytes=settings.trial_memory_bytes,
