@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from easeml_core.service.context import Service
 
 log = logging.getLogger(__name__)
+
+JOB_SECONDS = 24 * 3600.0  # how long the log of a job that failed stays
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ def sweep(service: Service) -> SweepReport:
 def free_folders(service: Service) -> int:
     """Drop checkpoints and other folders of trials that have ended; their orders, logs and results stay.
 
-    Returns how many folders went.
+    Also what is left of jobs that failed long ago. Returns how many folders went.
     """
     from sqlalchemy import select
 
@@ -84,6 +88,11 @@ def free_folders(service: Service) -> int:
         inside = [path for attempt in attempts for path in attempt.iterdir() if path.is_dir()]
         for path in (naming.checkpoint_dir(work, trial_id), *inside):
             if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+                freed += 1
+    for path in (work / "jobs").glob("*"):
+        with suppress(FileNotFoundError):  # those that run come and go
+            if time.time() - path.stat().st_mtime > JOB_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
                 freed += 1
     return freed
