@@ -22,6 +22,9 @@ from training.models import TRAINABLE
 from training.score import evaluate
 from training.trial import run_attempt
 
+# Whichever test comes first waits for all trials: 70 s on two free cores, several times that on busy ones.
+pytestmark = pytest.mark.timeout(1200)
+
 MakeOrder = Callable[..., Path]
 # Template row, name: all that can be trained, and a network behind a normaliser.
 CANDIDATES = [(row, name) for row, names in sorted(TRAINABLE.items()) for name in sorted(names)]
@@ -87,7 +90,7 @@ def tried(
     for row, name in CANDIDATES:
         kind, _, task_kind = row.partition("-")
         search = SEARCHES.get(name, {"learning_rate": [0.01]})
-        path = make_order(name, kind, task_kind, search=search, note="because", max_epochs=1)
+        path = make_order(name, kind, task_kind, search=search, note="because", max_epochs=1, n=48)
         result = run_attempt(path.parent)
         key = key_of(row, name)
         found[key] = path, result
