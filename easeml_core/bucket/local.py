@@ -89,23 +89,6 @@ class LocalStore:
         with path.open("rb") as source, self._replace(key) as stream:
             shutil.copyfileobj(source, stream, CHUNK)
 
-    @contextmanager
-    def _replace(self, key: str) -> Iterator[BinaryIO]:
-        """A stream whose content is at `key` once the block has ended without an error."""
-        with self._folder(key, make=True) as (folder, name):
-            aside = f".{name[:200]}.{secrets.token_hex(6)}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            try:
-                with os.fdopen(os.open(aside, flags, 0o644, dir_fd=folder), "wb") as stream:
-                    yield stream
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(aside, dir_fd=folder)
-                raise
-
     def delete(self, key: str) -> None:
         """See `Store`."""
         with suppress(FileNotFoundError), self._folder(key) as (folder, name):
@@ -131,6 +114,23 @@ class LocalStore:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             with os.fdopen(descriptor, "rb") as stream:
                 yield stream
+
+    @contextmanager
+    def _replace(self, key: str) -> Iterator[BinaryIO]:
+        """A stream whose content is at `key` once the block has ended without an error."""
+        with self._folder(key, make=True) as (folder, name):
+            aside = f".{name[:200]}.{secrets.token_hex(6)}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            try:
+                with os.fdopen(os.open(aside, flags, 0o644, dir_fd=folder), "wb") as stream:
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(aside, dir_fd=folder)
+                raise
 
     def _is_plain_folder(self, prefix: str) -> bool:
         try:
