@@ -195,6 +195,8 @@ class _Attempt:
                 log.warning("the MLflow run stays open: %s", error)
             except Exception:  # what MLflow refused to log takes nothing from the result
                 log.exception("the MLflow run is not complete")
+            # It may have been opened only now.
+            result = result.model_copy(update={"mlflow_run_id": self.runs.run_id or None})
         return result
 
     def result(self, watch: Watch, outcome: Outcome, reason: str) -> TrialResult:

@@ -355,7 +355,7 @@ def test_a_fault_of_the_machinery_is_not_the_candidates(
     assert "no data version" in result.reason
     assert (result.fault, result.cost_seconds) == (False, 0.0), "one task's loss pauses no device"
     monkeypatch.setattr("training.run_log.INSIST_SECONDS", 0.5)
-    result = run_attempt(make_order("MLP", "vector", mlflow_url="http://127.0.0.1:9").parent)
+    result = run_attempt(make_order("KNN", "vector", mlflow_url="http://127.0.0.1:9").parent)
     assert result.outcome is Outcome.INTERRUPTED
     assert "MLflow does not answer" in result.reason
 
