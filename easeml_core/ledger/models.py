@@ -300,7 +300,7 @@ class Upload(Base):
 
 
 class Inference(Base):
-    """One inference request of a tenant, by content: the same bytes run once per champion."""
+    """One inference request of a tenant, by content: the same bytes under the same name are answered once."""
 
     __tablename__ = "inferences"
     __table_args__ = (UniqueConstraint("task_id", "request", "fingerprint"),)

@@ -131,6 +131,7 @@ def finish(
     """Give a trial its final state; `values` are further columns of `Trial` (quality, score, result …)."""
     # Asked first: a query flushes, and a half-changed trial breaks the table's rules.
     order, now = session.execute(select(TRIAL_ENDS.next_value(), func.clock_timestamp())).one()
+    trial.task.updated_at = now
     trial.state = state
     trial.reason = reason
     trial.failure = failure

@@ -237,6 +237,25 @@ def test_results_of_other_attempts_are_refused(service: Service, add_task: Any, 
             settle.begin(service, trial_id, attempt)
 
 
+def test_a_tasks_change_is_dated_when_its_trials_end(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    task_id = add_task()
+
+    def updated() -> Any:
+        with service.ledger.transaction() as session:
+            return session.get_one(Task, task_id).updated_at
+
+    made = updated()
+    a = assign(service)
+    settle.settle(service, a.trial_id, 1, make_result(a.trial_id, 1))
+    ended = updated()
+    assert ended > made
+    with service.ledger.transaction() as session:
+        promotions.record_promotion(session, session.get_one(Trial, a.trial_id), "1", "best so far")
+    assert updated() > ended
+
+
 def test_only_a_better_trial_is_due_for_promotion(service: Service, add_task: Any, make_result: Any) -> None:
     add_task()
     due = []
