@@ -84,6 +84,12 @@ class Settings(BaseSettings):
     )
     default_trials: int = Field(40, ge=1, description="budget of a task that names none")
 
+    # Retention
+    keep_days: float = Field(
+        30.0, gt=0, description="days that logs of ended trials, Airflow's logs and unused data stay"
+    )
+    backups: int = Field(7, ge=0, description="daily dumps of the databases that are kept; 0: none are made")
+
     # Bucket
     poll_seconds: float = Field(1.0, gt=0)
     settle_seconds: float = Field(2.0, ge=0, description="an upload unchanged for so long is complete")

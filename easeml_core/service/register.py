@@ -12,6 +12,8 @@ from easeml_core import naming
 from easeml_core.bucket.entries import Listing
 from easeml_core.errors import OperatorError, Problem, TenantError
 from easeml_core.naming import TaskName
+from easeml_core.service.data_report import write_report
+from easeml_core.service.offers import without_new
 from easeml_core.workorder import read_json, write_atomically
 
 if TYPE_CHECKING:
@@ -25,11 +27,12 @@ _REMEMBERED = 20
 
 
 def accept(service: Service, listing: Listing, name: TaskName) -> int:
-    """Validate an upload, build its data version and register both; returns the task's id.
+    """Validate an upload, build its data version, register both, report on the data; returns the task's id.
 
     Raises `TenantError` with all problems, `TemporaryError` when the upload changes meanwhile.
     """
     from easeml_core.catalog import candidates_for
+    from easeml_core.data import open_version
     from easeml_core.ledger import tasks
 
     spec = _load_spec(service, listing, name)
@@ -41,12 +44,17 @@ def accept(service: Service, listing: Listing, name: TaskName) -> int:
     default_trials = service.settings.default_trials
 
     def register(session: Any) -> int:
+        before = tasks.find_task(session, name, lock=True)
+        offered = candidates if before is None else without_new(session, before, spec, candidates)
         task = tasks.register_task(session, name, spec, default_trials=default_trials)
         tasks.add_version(session, task, spec, facts)
-        tasks.offer_candidates(session, task, candidates)
+        tasks.offer_candidates(session, task, offered)
         return task.id
 
-    return service.ledger.repeat(register)
+    task_id = service.ledger.repeat(register)
+    folder = naming.version_dir(service.settings.versions_dir, name, facts.digest)
+    write_report(service, name, open_version(folder))
+    return task_id
 
 
 def _load_spec(service: Service, listing: Listing, name: TaskName) -> Spec:

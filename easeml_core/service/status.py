@@ -198,8 +198,8 @@ def _experiment_url(service: Service, name: TaskName, status: Status, before: di
     if not any(trial.get("mlflow_run_id") for trial in status.trials):
         return None
     query = urllib.parse.urlencode({"experiment_name": name.experiment})
-    request = urllib.request.Request(f"{base}/api/2.0/mlflow/experiments/get-by-name?{query}")
-    request.headers |= _sign_in()
+    url = f"{base}/api/2.0/mlflow/experiments/get-by-name?{query}"
+    request = urllib.request.Request(url, headers=_sign_in())
     try:
         with urllib.request.urlopen(request, timeout=_MLFLOW_SECONDS) as answer:
             number = json.load(answer)["experiment"]["experiment_id"]

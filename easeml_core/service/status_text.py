@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from easeml_core.naming import EXAMPLES_CSV, REPORT_MD
+
 if TYPE_CHECKING:
     from easeml_core.service.status import Status
 
@@ -23,7 +25,7 @@ _STATES = {
 
 def status_text(status: Status) -> str:
     """Markdown: what the state is, what to mend, what was learnt from the data, what was tried."""
-    reason = f": {_plain(status.state_reason)}" if status.state_reason else ""
+    reason = f": {plain(status.state_reason)}" if status.state_reason else ""
     parts = [f"# {status.task}\n\n**{_STATES.get(status.state, status.state)}**{reason}\n"]
     if status.problems:
         goes_on = " The earlier version goes on." if status.accepted else ""
@@ -39,7 +41,7 @@ def status_text(status: Status) -> str:
         parts.append(_budget(status.budget))
     if status.running:
         rows = [(t["candidate"], t["state"], t["device"] or "") for t in status.running]
-        parts.append("## Running now\n\n" + _table(("candidate", "state", "device"), rows))
+        parts.append("## Running now\n\n" + table(("candidate", "state", "device"), rows))
     if status.leaderboard:
         head = ("candidate", status.objective, "quality", "cost (s)", "trial")
         best = [
@@ -52,17 +54,17 @@ def status_text(status: Status) -> str:
             )
             for t in status.leaderboard
         ]
-        parts.append("## Leaderboard\n\n" + _table(head, best))
+        parts.append("## Leaderboard\n\n" + table(head, best))
     failed = [t for t in status.trials if t["state"] in ("failed", "diverged", "lost")]
     if failed:
         rows = [(t["candidate"], t["state"], t["reason"]) for t in failed]
-        parts.append("## Failed trials\n\n" + _table(("candidate", "state", "reason"), rows))
+        parts.append("## Failed trials\n\n" + table(("candidate", "state", "reason"), rows))
     if status.candidates:
         rows = [(c["candidate"], c["state"], _number(c["quality"])) for c in status.candidates]
-        parts.append("## Candidates\n\n" + _table(("candidate", "state", "quality"), rows))
+        parts.append("## Candidates\n\n" + table(("candidate", "state", "quality"), rows))
     if status.inferences:
         rows = [(i["request"], i["state"], i["predictions"] or "") for i in status.inferences]
-        parts.append("## Predictions\n\n" + _table(("request", "state", "file"), rows))
+        parts.append("## Predictions\n\n" + table(("request", "state", "file"), rows))
     if "experiment" in status.links:
         parts.append(f"Runs in MLflow: <{status.links['experiment']}>\n")
     return "\n".join(parts)
@@ -74,9 +76,9 @@ def problems_text(problems: Iterable[dict[str, Any]]) -> str:
     for problem in problems:
         where = problem["file"] + (f", line {problem['line']}" if "line" in problem else "")
         field = f" (`{problem['field']}`)" if "field" in problem else ""
-        lines.append(f"- **{_plain(where)}**{field}: {_plain(problem['message'])}")
+        lines.append(f"- **{plain(where)}**{field}: {plain(problem['message'])}")
         if "fix" in problem:
-            lines.append(f"  - What to do: {_plain(problem['fix'])}")
+            lines.append(f"  - What to do: {plain(problem['fix'])}")
     return "\n".join(lines) + "\n"
 
 
@@ -102,18 +104,19 @@ def _data(data: dict[str, Any]) -> str:
         pairs = zip(facts["classes"], counts, strict=True)
         shown = [f"{name} ({count})" if count is not None else name for name, count in pairs]
         lines.append(f"Classes: {_names(shown)}.")
-    lines += [f"- Warning: {_plain(warning)}" for warning in facts.get("warnings", ())]
+    lines.append(f"Details are in `{REPORT_MD}`, the ids of all examples in `{EXAMPLES_CSV}`.")
+    lines += [f"- Warning: {plain(warning)}" for warning in facts.get("warnings", ())]
     if facts.get("n_quarantined"):
         lines.append(f"\n{facts['n_quarantined']} broken examples were left out:\n")
         found = facts["quarantined"]
-        lines += [f"- {_plain(item['file'])}: {_plain(item['reason'])}" for item in found[:_SHOWN]]
+        lines += [f"- {plain(item['file'])}: {plain(item['reason'])}" for item in found[:_SHOWN]]
         if facts["n_quarantined"] > _SHOWN:
             lines.append(f"- and {facts['n_quarantined'] - min(_SHOWN, len(found))} more")
     if facts.get("dropped"):
         lines.append(f"\nNo data, left out: {_names(facts['dropped'])}.")
     changed = {key: value for key, value in facts.get("converted", {}).items() if key != "columns"}
     if changed:
-        lines.append("\nConverted: " + "; ".join(f"{_plain(k)}: {v}" for k, v in changed.items()) + ".")
+        lines.append("\nConverted: " + "; ".join(f"{plain(k)}: {v}" for k, v in changed.items()) + ".")
     return "\n".join(lines) + "\n"
 
 
@@ -125,14 +128,15 @@ def _budget(budget: dict[str, Any]) -> str:
     return f"## Budget\n\n{trials} trials, {seconds} of device time used.\n"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """A table in Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(_plain(str(cell)).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join(plain(str(cell)).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def _names(names: list[str]) -> str:
-    shown = ", ".join(_plain(name) for name in names[:_SHOWN])
+    shown = ", ".join(plain(name) for name in names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
@@ -144,7 +148,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Tenants' own words must not become markup or links."""
     flat = " ".join(str(text).split())
     return "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in flat)

@@ -155,7 +155,7 @@ def initialise(server: Server, password: str) -> None:
 
 
 def programs_folder() -> Path | None:
-    """Where the embedded server's programs lie (`pg_dump`, `pg_restore` …); None where it is not installed."""
+    """Where the embedded server's programs lie (`pg_dump` …); None where it is not installed."""
     try:
         wheel = _wheel()
     except ImportError:
