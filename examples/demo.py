@@ -22,7 +22,7 @@ from easeml_core.bucket import Bucket
 from easeml_core.cli import upload, waiting
 from easeml_core.cli.operator import read_ledger
 from easeml_core.cli.options import JsonOption, settings_for
-from easeml_core.cli.output import Code, emit, problems_text, reported, say, table
+from easeml_core.cli.output import Code, cell, emit, problems_text, reported, say, table
 from easeml_core.errors import TemporaryError
 from easeml_core.ledger import reports
 from easeml_core.naming import TaskName
@@ -206,13 +206,12 @@ def closing(tasks: list[Shown], answer: dict[str, Any]) -> Any:
                 task.name,
                 champion.get("candidate", "no champion"),
                 champion.get("quality"),
-                held.metric if held else None,
-                held.score if held else None,
+                f"{held.metric} {cell(held.score)}" if held else None,
                 held.baseline if held else None,
-                held.examples if held else None,
             )
         )
-    columns = ("task", "champion", "validation quality", "held back", "score", "baseline", "examples")
+    # Short titles: in a terminal of 80 columns no name is broken.
+    columns = ("task", "champion", "quality", "held back", "baseline")
     text = (
         f"Airflow   {answer['airflow_url']}   "
         f"sign in as {answer['airflow_user']} / {answer['airflow_password']}\n"
@@ -226,7 +225,10 @@ def closing(tasks: list[Shown], answer: dict[str, Any]) -> Any:
         for task in tasks
         if task.held_back is None
     ]
-    title = "Champions on examples that they have never seen (baseline: the most frequent class, or the mean)"
+    title = (
+        "Champions on examples that they have never seen\n"
+        "(quality: in validation; baseline: the most frequent class, or the mean)"
+    )
     return Group(table(columns, rows, title=title), *failed, text)
 
 

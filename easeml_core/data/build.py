@@ -97,6 +97,8 @@ class _Builder:
         findings.check()
         sources = Sources.of(tree, form, findings)
         dtype = sources.dtype(form, findings)
+        # Where the sources do not go together, what their examples say of each other would only mislead.
+        findings.check()
         examples = read_examples(tree, sources, form, dtype, self.limits, scratch, findings, labelled=True)
         staged = stage(examples, form, dtype, folder, findings)
         findings.check_share(len(staged), self.limits.max_broken_share)

@@ -66,9 +66,10 @@ def make_classes(
     for name in classes:
         if len(contents[name]) < 2:
             count = sum(label == name and use for label, use in zip(labels, kept, strict=True))
+            has = {0: "no example", 1: "only one example"}.get(count, f"{count} times the same example")
             text = (
-                f"the class {name!r} has {len(contents[name])} different examples in use ({count} in all); "
-                "at least 2 are needed, one to train on and one to validate on"
+                f"the class {name!r} has {has} in use; at least 2 different ones are needed, one to train on "
+                "and one to validate on"
             )
             findings.problem("data", text, fix=f"add examples of {name!r} or remove the class")
     _warn_of_conflicts(staged, labels, findings)

@@ -126,6 +126,7 @@ class _Reader:
 
     def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        columns: dict[str, int] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, ScalarNode) or key.tag not in _PLAIN | {_TAG + "merge"}:
@@ -133,9 +134,13 @@ class _Reader:
                 continue
             inner = (*path, key.value)
             if key.value in values:
-                first = self.document.line(inner)
-                self._note(inner, f"is given twice, in lines {first} and {line}", line, "keep one of them")
+                first, column = self.document.line(inner), key.start_mark.column + 1
+                where = f"lines {first} and {line}"
+                if first == line:
+                    where = f"line {line}, at columns {columns[key.value]} and {column}"
+                self._note(inner, f"is given twice, in {where}", line, "keep one of them")
                 continue
+            columns[key.value] = key.start_mark.column + 1
             self.document._lines[inner] = line
             values[key.value] = self.value(value, inner)
         return values

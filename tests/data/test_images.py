@@ -189,10 +189,20 @@ def test_an_empty_class_folder_is_named(refused: Any, upload: Path) -> None:
     assert "data/c: the class folder 'c' has no file in it" in refused(image(8, 8, 1, 3))
 
 
+def test_images_beside_arrays_of_another_unit_are_one_problem(refused: Any, upload: Path) -> None:
+    for label in ("a", "b"):
+        save_images(upload, label, 5)
+    x = np.random.default_rng(0).random((10, 8, 8, 1))
+    np.savez(upload / "data/more.npz", x=x, y=np.array(["0", "1"] * 5))
+    said = refused(image(8, 8, 1, 2))
+    assert "8-bit images and arrays of other numbers have no common unit" in said
+    assert "\n" not in said, "no word on classes: each half of the data may well have the right ones"
+
+
 @pytest.mark.parametrize(
     ("counts", "outputs", "words"),
     [
-        ({"a": 50, "b": 50, "c": 1}, 3, "the class 'c' has 1 different examples in use"),
+        ({"a": 50, "b": 50, "c": 1}, 3, "the class 'c' has only one example in use"),
         ({"a": 10}, 2, "all examples have the one class 'a'"),
         ({"a": 3, "b": 3, "c": 3}, 2, "has 3 classes, the program's output has 2"),
     ],

@@ -126,11 +126,11 @@ def test_values_to_predict_that_are_none_are_named_by_row(refused: Any, put: Put
         (b"a,b,label\n1,2,caf\xe9\n", "data/t.csv:2: is not UTF-8 text (byte 0xe9)"),
         (b"a,b,label\n1,2,\x00\n", "is binary, not text"),
         ("a,b,label\n1,2,x\n3,4,x\n", "all examples have the one class 'x'"),
-        ("a,b,label\n1,2,x\n3,4,x\n5,6,y\n", "the class 'y' has 1 different examples"),
+        ("a,b,label\n1,2,x\n3,4,x\n5,6,y\n", "the class 'y' has only one example in use; at least 2"),
         ("a,b,label\n1,2,x\n3,4,y\n5,6,z\n7,8,z\n", "has 3 classes, the program's output has 2"),
         (
             "a,b,label\n1,2,x\n1,2,x\n3,4,y\n5,6,y\n",
-            "the class 'x' has 1 different examples in use (2 in all)",
+            "the class 'x' has 2 times the same example in use",
         ),
     ],
 )
@@ -143,7 +143,7 @@ def test_all_problems_come_at_once(refused: Any, put: Put) -> None:
     put("data/1.csv", "a,b,label\n1,2,\n3,4,x\n5,6,y\n7,8,z\n9,9,z\n8,8,\n")
     put("data/2.csv", b"\xff\xffgarbage")
     text = refused(vector(2, 2))
-    for words in ("rows 1, 6: the label is empty", "data/2.csv", "has 3 classes", "the class 'x' has 1"):
+    for words in ("rows 1, 6: the label is empty", "data/2.csv", "has 3 classes", "the class 'x' has only one"):
         assert words in text
 
 

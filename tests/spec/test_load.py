@@ -207,6 +207,25 @@ def test_a_key_given_twice_names_both_lines_at_any_depth() -> None:
     assert "in lines 6 and 7" in found[1][2]
 
 
+def test_a_key_given_twice_in_one_line_is_named_by_columns() -> None:
+    ((line, field, text),) = problems_of(f"{PROGRAM}budget: {{trials: 3, trials: 4}}\n")
+    assert (line, field) == (3, "budget.trials")
+    assert "is given twice, in line 3, at columns 10 and 21" in text
+
+
+def test_a_wrong_objective_hides_nothing_else() -> None:
+    found = problems_of(
+        f"{PROGRAM}objective: acuracy\nstop_when: {{accuracy: 98}}\ncandidates: {{exclude: [XGBoost]}}\n"
+    )
+    assert [(line, field) for line, field, _ in found] == [
+        (3, "objective"),
+        (4, "stop_when.accuracy"),
+        (5, "candidates.exclude.0"),
+    ]
+    assert "did you mean `accuracy`?" in found[0][2]
+    assert "psnr" not in found[0][2], "no row that it measures can be trained"
+
+
 def test_every_problem_comes_at_once_in_order() -> None:
     found = problems_of(
         "description: 3\n"
