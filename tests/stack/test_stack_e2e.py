@@ -21,7 +21,7 @@ from easeml_core.stack.description import StackInfo, StackStatus
 from easeml_core.stack.layout import Layout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-GIBIBYTE = 1024**3
+IDLE_BYTES = 1.5e9
 
 SLEEPER = """
 from pathlib import Path
@@ -95,8 +95,16 @@ def test_everything_works_and_says_so(settings: Settings, stack: StackInfo) -> N
     assert settings.resolved_mlflow_url() == stack.mlflow_url
     found = httpx.post(f"{stack.mlflow_url}/api/2.0/mlflow/experiments/search", json={"max_results": 10})
     assert found.json()["experiments"]
-    servers = sum(program.pss_bytes for program in status.programs if program.name != programs.STANDBY)
-    assert servers < 1.3 * GIBIBYTE
+
+
+def test_idle_it_takes_at_most_one_and_a_half_gigabytes(settings: Settings, stack: StackInfo) -> None:
+    wait_for(lambda: api.status(settings).pss_bytes <= IDLE_BYTES, 60)
+
+
+def test_airflows_programs_share_what_they_import(settings: Settings, stack: StackInfo) -> None:
+    for name in ("scheduler", "triggerer", "dag-processor", "api-server"):
+        found = psutil.Process(main_pids(api.status(settings))[name]).memory_full_info()
+        assert found.rss - found.uss > 40e6, name
 
 
 def test_the_dags_are_seen_without_errors(stack: StackInfo) -> None:
