@@ -72,8 +72,8 @@ def back_up(service: Service, today: date | None = None) -> Path | None:
 def databases(ledger_url: str) -> list[URL]:
     """URLs of ledger, MLflow's and Airflow's database, as far as they are on the ledger's server.
 
-    Beside a ledger on a server of one's own they are `<ledger>_mlflow` and `<ledger>_airflow`, else `mlflow`
-    and `airflow`.
+    Beside a ledger they are `<ledger>_mlflow` and `<ledger>_airflow`; beside one called `easeml`, as that of
+    the embedded server, also `mlflow` and `airflow`. Others of these names may be somebody else's.
     """
     import sqlalchemy as sa
 
@@ -84,8 +84,8 @@ def databases(ledger_url: str) -> list[URL]:
         there = set(connection.scalars(sa.text("SELECT datname FROM pg_database WHERE datallowconn")))
     found = [ledger]
     for other in ("mlflow", "airflow"):
-        names = [name for name in (f"{ledger.database}_{other}", other) if name in there]
-        found += [ledger.set(database=name) for name in names[:1]]
+        names = [f"{ledger.database}_{other}", *([other] if ledger.database == "easeml" else [])]
+        found += [ledger.set(database=name) for name in names if name in there][:1]
     return found
 
 

@@ -144,8 +144,12 @@ def clean_airflow(service: Service, airflow_url: str) -> None:
             *(sys.executable, "-m", "airflow", "db", "clean", "--yes", "--skip-archive"),
             *("--error-on-cleanup-failure", "--clean-before-timestamp", before.isoformat(timespec="seconds")),
         ],
-        # A task is kept from Airflow's database by a URL that leads nowhere; this is no task's query.
-        env={**ours, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": airflow_url},
+        # Airflow gives a task URLs that lead nowhere; empty: no second, asynchronous engine.
+        env={
+            **ours,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": airflow_url,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": "",
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from easeml_core import naming
-from easeml_core.ledger import promotions
+from easeml_core.errors import OperatorError
+from easeml_core.ledger import Ledger, promotions
 from easeml_core.ledger.models import Trial
 from easeml_core.ledger.session import lock
 from easeml_core.naming import TaskName
@@ -104,6 +107,35 @@ def test_airflows_logs_go_when_nobody_writes_them_any_more(service: Service) -> 
     age(old.parent, 31)
     assert retention.drop_airflow_logs(service) == 0
     assert [path for path in logs.rglob("*") if path.name.startswith("run_id")] == [new.parent]
+
+
+def test_old_rows_of_airflows_database_go(
+    service: Service, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the environment that Airflow gives a task, which is to keep it from this very database."""
+    nowhere = "airflow-db-not-allowed:///"
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
+    variables = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC")
+    real = {**os.environ, **dict(zip(variables, (empty_database_url, ""), strict=True))}
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=real, check=True)
+    for name in variables:
+        monkeypatch.setenv(name, nowhere)
+
+    def events() -> list[str]:
+        with Ledger(empty_database_url).transaction() as session:
+            rows = session.scalars(sa.text("SELECT event FROM log WHERE event LIKE 'days %' ORDER BY event"))
+            return list(rows)
+
+    with Ledger(empty_database_url).transaction() as session:
+        for days in (29, 31):
+            insert = "INSERT INTO log (dttm, event) VALUES (now() - make_interval(days => :days), :event)"
+            session.execute(sa.text(insert), {"days": days, "event": f"days {days}"})
+    assert events() == ["days 29", "days 31"]
+    retention.clean_airflow(service, empty_database_url)
+    assert events() == ["days 29"]
+    with pytest.raises(OperatorError, match="db clean` failed"):
+        retention.clean_airflow(service, empty_database_url + "_gone")
 
 
 def test_what_takes_long_is_done_once_a_day(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
