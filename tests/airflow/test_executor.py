@@ -8,7 +8,7 @@ import pytest
 from easeml_airflow.executor import WORKER_LOG, _output_to_a_file
 
 
-@pytest.fixture()
+@pytest.fixture
 def worker_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EASEML_HOME", str(tmp_path))
     return tmp_path / "logs" / WORKER_LOG
