@@ -11,7 +11,7 @@ from easeml_core.stack.files import read_json, write_private
 from easeml_core.stack.keys import AIRFLOW_USER
 from easeml_core.stack.logs import tail
 from easeml_core.stack.plan import Plan
-from easeml_core.stack.programs import POSTGRES, STANDBY
+from easeml_core.stack.programs import API_SERVER, POSTGRES, SCHEDULER, STANDBY
 from easeml_core.stack.supervisor import Supervisor
 
 Progress = Callable[[str], None]
@@ -59,7 +59,10 @@ def start(plan: Plan, supervisor: Supervisor, progress: Progress, deadline: floa
         progress("preparing the databases")
         databases.create(plan.urls.values())
         databases.migrate(layout, plan.urls, plan.airflow_environment)
-    supervisor.start_programs(program.name for program in plan.programs)
+    # The scheduler last: the tasks that it starts at once talk to the api-server, and fail without it.
+    supervisor.start_programs(program.name for program in plan.programs if program.name != SCHEDULER)
+    wait_healthy(plan, supervisor, {API_SERVER}, progress, deadline)
+    supervisor.start_programs({SCHEDULER})
     wait_healthy(plan, supervisor, plan.names, progress, deadline)
 
 
