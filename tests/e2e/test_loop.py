@@ -436,7 +436,7 @@ def test_a_tenant_pauses_resumes_and_cancels_through_the_bucket(
     out = installation.folder / "tenants"
     # 64 × 64 pixels: one setting's epochs take seconds, so there is time to cancel in the middle.
     candidates = "candidates: {include: [NIN, SqueezeNet, SmallCNN, AlexNet, ResNet-18]}\n"
-    long = tasks.digits(out, "sensors/long", settings=candidates, side=64)
+    long = tasks.digits(out, "sensors/long", settings=candidates, side=64, per_class=40)
     short = tasks.diabetes(
         out, "clinic/short", settings="candidates: {include: [RidgeRegression, KNN]}\nbudget: {trials: 2}\n"
     )
@@ -445,7 +445,7 @@ def test_a_tenant_pauses_resumes_and_cancels_through_the_bucket(
     installation.tenant("pause", long.name)
     installation.wait_status(long.name, lambda s: s["state"] == "paused", ACCEPTED_SECONDS, "to pause")
     decided = len(installation.operator("decisions", "--task", long.name))
-    assert decided <= 2
+    assert decided < 5, "there is something left to resume with"
 
     installation.submit(short.name, short.path)
     installation.wait_over(short.name, OVER_SECONDS)
