@@ -26,8 +26,9 @@ up: $(DEMO) ## start the service
 down: ## stop the service
 	@if [ -x $(BIN)/easeml ]; then $(BIN)/easeml down; fi
 
-test: $(TOOLS) ## run all tests
-	$(BIN)/python -m pytest $(ARGS)
+test: $(TOOLS) ## run all tests: two files at a time, then the whole stack end to end
+	$(BIN)/python -m pytest -m "not e2e" -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m e2e $(ARGS)
 
 lint: $(TOOLS) ## check style, types and import rules
 	$(BIN)/ruff check .

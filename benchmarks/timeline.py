@@ -1,17 +1,21 @@
 """From what Airflow, the trainers and the work folders wrote: where a device's time went between two trials.
 
-Idle time is from the end of one trial's computing to the start of the next one's on the same device. Its
-parts, in order (all in seconds):
+Idle time is from the end of one trial's computing to the start of the next one's on the same device. It is
+cut at moments that one clock dated, in this order, so that the parts add up to it:
 
-========== ==========================================================================================
-log        model and metrics of the ended trial into MLflow, and the end of its trainer
-settle     the settle task at work: result, promotion, status
-decide     the decide task at work: the allocator, the lease, the work order
-start      from the train task's first line of work to a trainer process (standby's fork, or interpreter)
-imports    of the trainer's libraries (nothing with a warm standby)
-data       opening the data version and building the model
-scheduling the rest: Airflow's scheduler, its API, forking three task processes
-========== ==========================================================================================
+=========== =========================================================================================
+log         score, model and metrics of the ended trial into MLflow, up to its result
+exit        the end of its trainer, and of the train step that watched it
+scheduling  between the train, the settle and the next decide step: Airflow's scheduler, its API,
+            forking the processes of two tasks
+settle      the settle task at work
+decide      the decide task at work, up to the work order
+interpreter from the order to the trainer's process
+imports     from there to a trainer that has imported what it needs (forked from the standby: nothing)
+data        seeding, opening the data version and the MLflow run's log, up to computing
+=========== =========================================================================================
+
+Opening the MLflow run takes none of it: the trainer does so while it computes.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from easeml_core import naming
 from easeml_core.settings import Settings
 from easeml_core.stack.description import StackInfo
 
-PARTS = ("log", "settle", "decide", "start", "imports", "data", "scheduling")
+PARTS = ("log", "exit", "scheduling", "settle", "decide", "interpreter", "imports", "data")
 
 
 class Airflow:
@@ -84,21 +88,19 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One run of a device's DAG that trained something."""
+    """One run of a device's DAG that trained something. Moments are seconds since the epoch."""
 
     trial_id: int
     candidate: str
     decide: Span
     train: Span
     settle: Span
-    born: float  # of the trainer's process
-    timings: Mapping[str, float]  # seconds: imports, data, train …
-
-    @property
-    def computing(self) -> Span:
-        """When the trial computed."""
-        start = self.born + self.timings.get("imports", 0.0) + self.timings.get("data", 0.0)
-        return Span(start, start + self.timings.get("train", 0.0))
+    ordered: float  # its work order was written
+    claimed: float  # the trainer's process had taken it
+    begun: float  # and had imported what it needs
+    computing: Span
+    ended: float  # its result was written
+    timings: Mapping[str, float]  # seconds, of the trainer's own steps
 
 
 def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round]:
@@ -113,16 +115,21 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
             continue
         folder = Path(airflow.xcom(dag_id, run_id, "decide")["order_path"]).parent
         result = json.loads((folder / "result.json").read_bytes())
+        if result["outcome"] != "succeeded":
+            continue
         order = json.loads((folder / "order.json").read_bytes())
-        trainer = json.loads((folder / "trainer.json").read_bytes())
-        spans = {name: _span(tasks[name]) for name in ("decide", "train", "settle")}
+        timings = result["timings"]
         rounds.append(
             Round(
                 trial_id=result["trial_id"],
                 candidate=order["candidate"],
-                born=trainer["started"],
-                timings=result["timings"],
-                **spans,
+                ordered=_written(folder / "order.json"),
+                claimed=_written(folder / "trainer.json"),
+                begun=timings["begun_at"],
+                computing=Span(timings["train_begun_at"], timings["train_ended_at"]),
+                ended=_written(folder / "result.json"),
+                timings=timings,
+                **{name: _span(tasks[name]) for name in ("decide", "train", "settle")},
             )
         )
     return sorted(rounds, key=lambda round_: round_.train.start)
@@ -130,21 +137,21 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
 
 def idle_parts(before: Round, after: Round) -> dict[str, float]:
     """Where the time between two rounds' computing went; `idle` is their sum."""
-    idle = after.computing.start - before.computing.end
     parts = {
-        "log": before.train.end - before.computing.end,
+        "log": before.ended - before.computing.end,
+        "exit": before.train.end - before.ended,
+        "scheduling": before.settle.start - before.train.end + after.decide.start - before.settle.end,
         "settle": before.settle.seconds,
-        "decide": after.decide.seconds,
-        "start": after.born - after.train.start,
-        "imports": after.timings.get("imports", 0.0),
-        "data": after.timings.get("data", 0.0),
+        "decide": after.ordered - after.decide.start,
+        "interpreter": after.claimed - after.ordered,
+        "imports": after.begun - after.claimed,
+        "data": after.computing.start - after.begun,
     }
-    parts["scheduling"] = idle - sum(parts.values())
-    return {"idle": idle, **parts}
+    return {"idle": after.computing.start - before.computing.end, **parts}
 
 
 def summarise(rounds: Sequence[Round], *, longest_wait: float) -> dict[str, Any]:
-    """Medians over all gaps; gaps in which `decide` waited `longest_wait` or more had no work to give."""
+    """Medians and 95th percentiles; gaps in which `decide` waited `longest_wait` or more had no work."""
     gaps = [
         {"trial": after.trial_id, "candidate": after.candidate, **idle_parts(before, after)}
         for before, after in itertools.pairwise(rounds)
@@ -152,14 +159,19 @@ def summarise(rounds: Sequence[Round], *, longest_wait: float) -> dict[str, Any]
     counted = [gap for gap in gaps if gap["decide"] < longest_wait]
     if len(counted) < 2:
         raise RuntimeError(f"{len(counted)} gaps between trials are too few to say anything")
+    columns = {name: [gap[name] for gap in counted] for name in ("idle", *PARTS)}
     return {
         "trials": len(rounds),
         "gaps": len(counted),
-        "median": {name: median(gap[name] for gap in counted) for name in ("idle", *PARTS)},
-        "p95_idle": quantiles((gap["idle"] for gap in counted), n=20, method="inclusive")[-1],
+        "median": {name: median(values) for name, values in columns.items()},
+        "p95": {name: quantiles(values, n=20, method="inclusive")[-1] for name, values in columns.items()},
         "each": gaps,
         "rounds": [asdict(round_) for round_ in rounds],
     }
+
+
+def _written(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _span(instance: Mapping[str, Any]) -> Span:

@@ -12,7 +12,9 @@ DOC = """
 ### Housekeeping, every two minutes
 
 Gives up leases that nobody renews, closes MLflow runs whose trainer is gone, repeats promotions and status
-files that a crash cut short, and removes what is no longer needed. Running it by hand is always safe.
+files that a crash cut short, offers tasks what the catalogue has gained, and removes what is no longer
+needed. Once a day it dumps the databases into `backups/` and clears Airflow's old logs and rows. Running it
+by hand is always safe.
 """
 
 with DAG(

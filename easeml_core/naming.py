@@ -15,6 +15,7 @@ ID_RULE = "a lower-case letter, then up to 39 lower-case letters, digits or hyph
 _ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _DEVICE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_CUDA = re.compile(r"gpu([0-9]{1,3})(?:_[a-z0-9_]+)?")
 
 SPEC_FILE = "task.yaml"
 DATA_DIR = "data"
@@ -26,11 +27,14 @@ READY_MARKER = "_READY"
 STATUS_JSON = "status.json"
 STATUS_MD = "status.md"
 REPORT_MD = "data-report.md"
+EXAMPLES_CSV = "examples.csv"
 
 # What the service writes: never part of an upload, so writing it never looks like a new upload.
-SERVICE_FILES = frozenset({STATUS_JSON, STATUS_MD, REPORT_MD})
+SERVICE_FILES = frozenset({STATUS_JSON, STATUS_MD, REPORT_MD, EXAMPLES_CSV})
 
 CHAMPION_ALIAS = "champion"
+# Behind a page of MLflow's UI: without it, pages about traces and prompts are shown, not runs and models.
+MLFLOW_VIEW = "?workflowType=machine_learning"
 
 
 def is_id(text: str) -> bool:
@@ -46,6 +50,18 @@ def is_request_id(text: str) -> bool:
 def is_device(text: str) -> bool:
     """Whether `text` may name a device (`cpu0`, `gpu1`); it becomes part of a DAG id."""
     return _DEVICE.fullmatch(text) is not None
+
+
+def cuda_index(device: str) -> int | None:
+    """Number of the CUDA device that a device is, on the host that serves it; None for the CPU.
+
+    What follows the number tells devices of several hosts apart.
+
+    >>> cuda_index("gpu1"), cuda_index("gpu0_hosta"), cuda_index("cpu0")
+    (1, 0, None)
+    """
+    found = _CUDA.fullmatch(device)
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True, order=True)

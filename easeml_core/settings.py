@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     )
     database_url: str = Field("", description="PostgreSQL URL of the ledger; empty: the embedded server")
     mlflow_url: str = Field("", description="MLflow tracking server; empty: the one `easeml up` started")
+    mlflow_public_url: str = Field(
+        "", description="MLflow as people's browsers reach it, for links; empty: `mlflow_url`"
+    )
 
     # Devices and allocation
     devices: Annotated[tuple[str, ...], NoDecode] = ("cpu0",)
@@ -73,7 +76,19 @@ class Settings(BaseSettings):
         5, ge=1, description="consecutive trials failing the same way before their task stops as failed"
     )
     trial_limit_seconds: float = Field(3600.0, gt=0, description="a trial that computes longer is stopped")
+    trial_memory_bytes: int | None = Field(
+        None,
+        gt=0,
+        description="what a trial may take of the host's memory beyond its libraries; one that needs more "
+        "ends as out of memory; unset: all there is",
+    )
     default_trials: int = Field(40, ge=1, description="budget of a task that names none")
+
+    # Retention
+    keep_days: float = Field(
+        30.0, gt=0, description="days that logs of ended trials, Airflow's logs and unused data stay"
+    )
+    backups: int = Field(7, ge=0, description="daily dumps of the databases that are kept; 0: none are made")
 
     # Bucket
     poll_seconds: float = Field(1.0, gt=0)
@@ -164,6 +179,10 @@ class Settings(BaseSettings):
     def resolved_mlflow_url(self) -> str:
         """URL of MLflow: the setting, else that of the server `easeml up` started."""
         return self._resolve("mlflow_url")
+
+    def shown_mlflow_url(self) -> str:
+        """URL of MLflow for links that people follow, without a final slash."""
+        return (self.mlflow_public_url or self.resolved_mlflow_url()).rstrip("/")
 
     def _resolve(self, name: str) -> str:
         value = getattr(self, name) or self._stack.get(name)

@@ -11,10 +11,14 @@ FINISHED for a process that just vanished), and compare what arrived in the stor
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import math
+import os
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +41,9 @@ _PARENT_TAG = "mlflow.parentRunId"
 _NOTE_TAG = "mlflow.note.content"
 _PARAM_LENGTH = 500  # a parameter is for reading; the whole configuration is an artifact
 _PAGE = 1000
+_SIGN_OF_LIFE_SECONDS = 5.0
+# MLflow's own default is to try a request eight times over some four minutes. Our callers come again anyway.
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +162,24 @@ class Tracking:
         with _away():
             self.client.set_terminated(run_id, status=status)
 
+    def check(self) -> None:
+        """Ask the server for a sign of life, once; raises TemporaryError where none comes in 5 s."""
+        if not self.url.startswith(("http://", "https://")):
+            return  # a database, without a server
+        try:
+            with urllib.request.urlopen(f"{self.url.rstrip('/')}/health", timeout=_SIGN_OF_LIFE_SECONDS):
+                return
+        except urllib.error.HTTPError:
+            return  # a proxy may hide this page, but something answers
+        except (OSError, http.client.HTTPException) as error:
+            raise TemporaryError(f"MLflow does not answer: {error}") from error
+
     def close_orphans(self, live: Collection[tuple[int, int]]) -> list[str]:
-        """Close every open run of ours whose `(trial, attempt)` is not in `live`; gives their ids."""
+        """Close every open run of ours whose `(trial, attempt)` is not in `live`; gives their ids.
+
+        Raises TemporaryError within seconds where MLflow is away or hangs.
+        """
+        self.check()
         closed = []
         with _away():
             experiments = [e.experiment_id for e in self._experiments()]
@@ -231,9 +254,11 @@ class Tracking:
                 return problems or ["the result names no files"]
             from mlflow.artifacts import download_artifacts
 
+            # By location: of a `models:/m-…` URI MLflow asks the process-wide server, not this one.
+            location = self.client.get_logged_model(model_id).artifact_location
             with tempfile.TemporaryDirectory(prefix="easeml-verify-") as folder:
-                download_artifacts(artifact_uri=model_uri, dst_path=folder, tracking_uri=self.url)
-                found = hash_files(Path(folder))
+                local = download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self.url)
+                found = hash_files(Path(local))
         return [
             f"{path} in the artifact store is not the file that was sent"
             for path, digest in sorted(files.items())
@@ -312,6 +337,8 @@ def _shorten(value: Any) -> str:
 
 @cache  # making a client reads entry points, which takes longer than a request
 def _client(url: str) -> MlflowClient:
+    for name, value in _PATIENCE.items():
+        os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=url, registry_uri=url)

@@ -82,7 +82,7 @@ class WorkOrder(_File):
     version_dir: str = Field(description="folder of the staged data version")
     version_digest: str
     objective: str
-    device: str = Field(description="cpu0, gpu0, …: `gpuN` is CUDA device N, else the CPU")
+    device: str = Field(description="cpu0, gpu0, gpu0_hosta, …; see `naming.cuda_index`")
     threads: int = Field(1, ge=1, description="CPU threads the trainer may use")
     seed: int
     search: dict[str, list[Any]] = Field(
@@ -93,7 +93,9 @@ class WorkOrder(_File):
     patience: int = Field(4, ge=1, description="epochs without a better score before stopping early")
     limit_seconds: float = Field(gt=0, description="compute time after which it ends as `deadline`")
     leash_seconds: float = Field(gt=0)
-    memory_limit_bytes: int | None = None
+    memory_limit_bytes: int | None = Field(
+        None, gt=0, description="bytes of its own that training may add to what the process has at the start"
+    )
     checkpoint_dir: str
     mlflow_url: str
     experiment: str
@@ -111,6 +113,9 @@ class TrialResult(_File):
     quality: float | None = Field(None, ge=0, le=1, description="validation quality, what the allocator sees")
     score: float | None = Field(None, description="validation score in the objective's own unit")
     train_score: float | None = None
+    fault: bool = Field(
+        False, description="interrupted by the installation (no such GPU, a wrong address), at nobody's cost"
+    )
     cost_seconds: float = Field(0.0, ge=0, description="compute time of this attempt")
     epochs: int = 0
     hyperparameters: dict[str, Any] = Field(default_factory=dict, description="the best of the search")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from easeml_core.bucket import Bucket
 from easeml_core.cli import upload, waiting
 from easeml_core.cli.operator import read_ledger
 from easeml_core.cli.options import JsonOption, settings_for
-from easeml_core.cli.output import Code, emit, problems_text, reported, say, table
+from easeml_core.cli.output import Code, cell, emit, problems_text, reported, say, table
 from easeml_core.errors import TemporaryError
 from easeml_core.ledger import reports
 from easeml_core.naming import TaskName
@@ -31,6 +32,8 @@ from examples.catalogue import EXAMPLES
 from examples.layout import Layout
 from examples.scoring import HeldBackScore, score
 from examples.watch import Snapshot, watcher
+
+Note = Callable[[str], None]
 
 LOOK_SECONDS = 0.5
 OVER = frozenset({"done", "failed", "cancelled", "rejected"})
@@ -86,9 +89,9 @@ def main(
     started = time.monotonic()
     with reported(as_json):
         settings = prepare()
-        note = (lambda text: None) if as_json else say
+        note: Note = (lambda _: None) if as_json else say
         note(f"Starting the service under {settings.home} …")
-        info = api.up(settings, lambda step: note(f"  {step}"))
+        info = api.up(settings, each_once(lambda step: note(f"  {step}")))
         bucket = Bucket.of(settings)
         tasks = submit_all(bucket, settings.home / "examples", note)
         if not any(task.news for task in tasks):
@@ -110,6 +113,19 @@ def main(
         raise typer.Exit(Code.PROBLEM)
 
 
+def each_once(tell: Note) -> Note:
+    """Like `tell`, but not the same text twice in a row."""
+    last = ""
+
+    def once(text: str) -> None:
+        nonlocal last
+        if text != last:
+            last = text
+            tell(text)
+
+    return once
+
+
 def prepare() -> Settings:
     """Settings of the demonstration: a device per core, two at most, unless the operator named devices.
 
@@ -125,7 +141,7 @@ def prepare() -> Settings:
     return settings
 
 
-def submit_all(bucket: Bucket, out: Path, note: Any) -> list[Shown]:
+def submit_all(bucket: Bucket, out: Path, note: Note) -> list[Shown]:
     """Lay out the example tasks and upload them, each as its tenant would with `easeml submit`."""
     tasks = []
     for example in EXAMPLES:
@@ -166,7 +182,7 @@ def current_status(bucket: Bucket, name: TaskName) -> dict[str, Any] | None:
     return status if about_this else None
 
 
-def predict(bucket: Bucket, tasks: list[Shown], note: Any) -> None:
+def predict(bucket: Bucket, tasks: list[Shown], note: Note) -> None:
     """Have each champion predict its held-back examples, as `easeml infer` would, and score them."""
     note("Predicting the held-back examples …")
     able = [task for task in tasks if task.status and task.status["champion"]]
@@ -190,13 +206,12 @@ def closing(tasks: list[Shown], answer: dict[str, Any]) -> Any:
                 task.name,
                 champion.get("candidate", "no champion"),
                 champion.get("quality"),
-                held.metric if held else None,
-                held.score if held else None,
+                f"{held.metric} {cell(held.score)}" if held else None,
                 held.baseline if held else None,
-                held.examples if held else None,
             )
         )
-    columns = ("task", "champion", "validation quality", "held back", "score", "baseline", "examples")
+    # Short titles: in a terminal of 80 columns no name is broken.
+    columns = ("task", "champion", "quality", "held back", "baseline")
     text = (
         f"Airflow   {answer['airflow_url']}   "
         f"sign in as {answer['airflow_user']} / {answer['airflow_password']}\n"
@@ -210,7 +225,10 @@ def closing(tasks: list[Shown], answer: dict[str, Any]) -> Any:
         for task in tasks
         if task.held_back is None
     ]
-    title = "Champions on examples that they have never seen (baseline: the most frequent class, or the mean)"
+    title = (
+        "Champions on examples that they have never seen\n"
+        "(quality: in validation; baseline: the most frequent class, or the mean)"
+    )
     return Group(table(columns, rows, title=title), *failed, text)
 
 

@@ -35,8 +35,9 @@ def score(predictions: bytes, labels: Mapping[str, str], facts: Mapping[str, Any
 
     Raises ValueError for a file without any prediction for these examples.
     """
+    answer = "value" if facts["task_kind"] == "regression" else "class"
     rows = csv.DictReader(io.StringIO(predictions.decode()))
-    answers = {row["id"]: row["prediction"] for row in rows if row["id"] in labels}
+    answers = {row["id"]: row[answer] for row in rows if row["id"] in labels}
     if not answers:
         raise ValueError("none of the predictions is about the held-back examples")
     missing = len(labels) - len(answers)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import random
-import re
 
 import numpy as np
 import threadpoolctl
 import torch
 
 from easeml_core.errors import OperatorError
+from easeml_core.naming import cuda_index
 
 
 def resolve(name: str) -> torch.device:
-    """The torch device of an ease.ml device: `gpuN` is CUDA device N, any other name is the CPU.
+    """The torch device of an ease.ml device: `gpuN` or `gpuN_host` is CUDA device N, else the CPU.
 
-    Raises OperatorError where `gpuN` does not exist.
+    Raises OperatorError where there is no such CUDA device.
     """
-    match = re.fullmatch(r"gpu(\d+)", name)
-    if match is None:
+    index = cuda_index(name)
+    if index is None:
         return torch.device("cpu")
-    index = int(match[1])
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
         raise OperatorError(f"device {name} is not there: CUDA sees {count} GPUs on this host")

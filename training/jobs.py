@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from easeml_core.workorder import RESULT_FILE, write_atomically
 from training.trial import run_attempt, setup_logging
 
 log = logging.getLogger("training")
+
+UNATTENDED_NICENESS = 10  # nobody waits for it, while a device may be waiting for the next decision
 
 
 def perform(kind: str, order_path: Path) -> int:
@@ -25,21 +30,37 @@ def perform(kind: str, order_path: Path) -> int:
     if kind not in jobs:
         log.error("there is no job of kind %r; there are train, %s", kind, ", ".join(jobs))
         return 2
-    answer = _answer(jobs[kind], json.loads(order_path.read_text()))
-    write_atomically(order_path.parent / RESULT_FILE, json.dumps(answer, allow_nan=False))
+    order = json.loads(order_path.read_text())
+    if unattended := order.get("unattended_seconds"):
+        os.nice(UNATTENDED_NICENESS)
+        order_path.unlink()  # it may hold keys, and a failed job's folder stays for a while
+        signal.setitimer(signal.ITIMER_REAL, unattended)  # then SIGALRM ends us: a lock is held by nobody
+    answer = _answer(jobs[kind], order)
+    if unattended and answer["ok"]:
+        shutil.rmtree(order_path.parent, ignore_errors=True)
+    else:
+        write_atomically(order_path.parent / RESULT_FILE, json.dumps(answer, allow_nan=False))
     return 0 if answer["ok"] else 1
 
 
 def promote(order: dict[str, Any]) -> dict[str, Any]:
-    """Bring the champion of task `task_id` up to date; the answer says what became of it."""
+    """Bring the champion of task `task_id` up to date, then its status; says what became of it.
+
+    The status comes last: a tenant who reads that the task is done finds its champion in place.
+    """
     from dataclasses import asdict
 
     from easeml_core.service import Service
     from easeml_core.service.promote import promote as promote_task
+    from easeml_core.service.status import write_status
     from easeml_core.settings import Settings
 
     settings = Settings(**order["settings"]) if "settings" in order else Settings()
-    promotion = promote_task(Service(settings), int(order["task_id"]))
+    service, task_id = Service(settings), int(order["task_id"])
+    try:
+        promotion = promote_task(service, task_id)
+    finally:
+        write_status(service, task_id)
     return {"promoted": None if promotion is None else asdict(promotion)}
 
 

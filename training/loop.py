@@ -20,6 +20,7 @@ from training.models.network import Network, predict
 from training.score import DivergedError, Scored, evaluate
 from training.watch import Watch
 
+CLIP_NORM = 1.0  # of the gradient; recurrent layers do not learn past a burst of it
 WARM_UP = 0.1  # share of all steps in which the rate rises
 WORSE_THAN_CONSTANT = 1000.0  # a loss so many times that of the constant predictor will not come back
 
@@ -107,7 +108,7 @@ def train(
                 loss = network.loss(network.raw(x), y)
                 (loss / len(batch)).backward()
                 total += loss.detach()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 10.0)
+            torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP_NORM)
             optimiser.step()
 
         mean_loss = float(total) / len(train_indices)  # the only wait for the GPU in an epoch
@@ -147,7 +148,7 @@ def train(
 
 def rate_factor(step: int, steps: int) -> float:
     """One cycle: linear warm-up over the first tenth of `steps`, then half a cosine down to zero."""
-    share = (step + 1) / max(steps, 1)
+    share = (step + 0.5) / steps
     if share < WARM_UP:
         return share / WARM_UP
     return 0.5 * (1.0 + math.cos(math.pi * (share - WARM_UP) / (1.0 - WARM_UP)))

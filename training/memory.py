@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -13,18 +15,28 @@ def peak_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def limit_memory(limit: int | None) -> None:
-    """Let this process take at most `limit` bytes more than it has mapped now.
+@contextmanager
+def limited_memory(limit: int | None) -> Iterator[None]:
+    """Let this process take at most `limit` bytes more than it has now, within the block.
 
-    The libraries alone map several gigabytes that they never touch, so a limit on the whole address space
-    would say nothing about the training.
+    What counts is what the kernel counts as data: memory that is this process's own and can be written to.
+    The address space says nothing about use: the libraries map gigabytes that they never touch, and CUDA
+    reserves some hundred. Outside the block there is none, for telling how it ended takes memory too.
     """
     if limit is None:
+        yield
         return
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = mapped + limit
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard < 0 else min(wanted, hard), hard))
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = _data_bytes() + limit
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
+
+
+def _data_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -33,5 +45,5 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and any(
-        sign in text for sign in ("can't allocate memory", "not enough memory", "out of memory")
+        sign in text for sign in ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
     )

@@ -8,7 +8,7 @@ Contract of both (through `mlflow.pyfunc`): raw inputs in, probabilities or valu
 from __future__ import annotations
 
 import importlib.metadata
-import tempfile
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,14 @@ from training.models.network import FixedLength, Network
 
 EXAMPLE_ROWS = 2  # torch.export fixes a dimension of size 1, so the example has two
 _TRUSTED = ("sklearn.", "numpy.", "scipy.", "builtins.")
+# Compiled types of scikit-learn in our candidates. Finding them out means dumping a forest twice (0.3 s).
+_COMPILED = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._dist_metrics.EuclideanDistance32",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.tree._tree.Tree",
+)
 
 
 def save_network(
@@ -65,27 +73,40 @@ def save_pipeline(
     would be a type of ours that no clean process has, and is refused here (ValueError).
     """
     import mlflow.sklearn
+    from mlflow.exceptions import MlflowException
+
+    method = "predict_proba" if facts.task_kind == "classification" else "predict"
+
+    def save(trusted: list[str]) -> None:
+        mlflow.sklearn.save_model(
+            pipeline,
+            str(folder),
+            mlflow_model=model,
+            signature=_signature(example, getattr(pipeline, method)(example)),
+            input_example=example,
+            pip_requirements=_requirements("mlflow", "scikit-learn", "skops", "numpy"),
+            serialization_format="skops",
+            skops_trusted_types=trusted,
+            pyfunc_predict_fn=method,
+            metadata=_metadata(facts),
+        )
+
+    try:
+        save(list(_COMPILED))
+    except MlflowException:  # it holds others
+        shutil.rmtree(folder, ignore_errors=True)
+        save(_unknown_types(pipeline))
+
+
+def _unknown_types(pipeline: Pipeline) -> list[str]:
+    """Types in a pipeline that skops wants declared; raises ValueError where one is no library's."""
     import skops.io
 
-    with tempfile.NamedTemporaryFile(suffix=".skops") as scratch:
-        skops.io.dump(pipeline, scratch.name)
-        unknown = skops.io.get_untrusted_types(file=scratch.name)
+    unknown = skops.io.get_untrusted_types(data=skops.io.dumps(pipeline))
     foreign = [name for name in unknown if not name.startswith(_TRUSTED)]
     if foreign:
         raise ValueError(f"the model holds types that a clean process does not know: {', '.join(foreign)}")
-    method = "predict_proba" if facts.task_kind == "classification" else "predict"
-    mlflow.sklearn.save_model(
-        pipeline,
-        str(folder),
-        mlflow_model=model,
-        signature=_signature(example, getattr(pipeline, method)(example)),
-        input_example=example,
-        pip_requirements=_requirements("mlflow", "scikit-learn", "skops", "numpy"),
-        serialization_format="skops",
-        skops_trusted_types=unknown,
-        pyfunc_predict_fn=method,
-        metadata=_metadata(facts),
-    )
+    return list(unknown)
 
 
 def _signature(example: npt.NDArray[Any], answer: npt.NDArray[Any], *, variable_length: bool = False) -> Any:

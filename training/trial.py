@@ -25,11 +25,11 @@ from easeml_core.workorder import ORDER_FILE, RESULT_FILE, Outcome, TrialResult,
 from training import device as devices
 from training.checkpoint import Checkpoint
 from training.examples import Examples
-from training.memory import is_out_of_memory, limit_memory, peak_memory_bytes
+from training.memory import is_out_of_memory, limited_memory, peak_memory_bytes
 from training.models import is_network
 from training.networks import NetworkTrainee
 from training.pipelines import PipelineTrainee
-from training.run_log import RunLog, insist
+from training.run_log import RunLog
 from training.score import evaluate
 from training.search import Finished, OutOfMemoryTwiceError, Search, settings_of
 from training.watch import Stopped, Watch
@@ -43,8 +43,9 @@ _RUN_STATUS = {Outcome.SUCCEEDED: "FINISHED", Outcome.INTERRUPTED: "KILLED"}
 
 def run_attempt(folder: Path) -> TrialResult:
     """Run the attempt whose `order.json` is in `folder`; its result is in `result.json` on return."""
+    begun_at = time.time()
     order = WorkOrder.read(folder / ORDER_FILE)
-    attempt = _Attempt(order, folder)
+    attempt = _Attempt(order, folder, timings={"begun_at": begun_at})
     with Watch(order, folder, attempt.end_by_force) as watch:
         outcome, reason = attempt.run(watch)
         watch.leave()
@@ -70,11 +71,17 @@ class _Attempt:
         """Do it all; gives how it ended and why."""
         self.watch = watch
         try:
-            self._train(watch)
+            with limited_memory(self.order.memory_limit_bytes):
+                self._train(watch)
             return Outcome.SUCCEEDED, ""
         except Stopped as stop:
             return stop.outcome, stop.reason
-        except (TemporaryError, OperatorError, FencedError) as error:
+        except OperatorError as error:
+            log.exception("the installation is at fault")
+            # Data that is gone concerns one task: its trial is given up in the end, and no device pauses.
+            self.known |= {"fault": watch.phase != "data", "cost_seconds": 0.0}
+            return Outcome.INTERRUPTED, str(error)
+        except (TemporaryError, FencedError) as error:
             log.exception("the attempt cannot go on")
             return Outcome.INTERRUPTED, str(error)
         except _AllDivergedError as error:
@@ -94,14 +101,12 @@ class _Attempt:
             devices.use_threads(order.threads)
             devices.seed_everything(order.seed)
             checkpoint = Checkpoint(order)
-            limit_memory(order.memory_limit_bytes)
+        settings = settings_of(order.search)
+        self.runs = RunLog(order, self.folder)
+        self.runs.start(settings)
         watch.enter("data")
         with self._timed("data"):
             examples = Examples(open_version(Path(order.version_dir)))
-        settings = settings_of(order.search)
-        with self._timed("tracking"):
-            self.runs = RunLog(order, self.folder)
-            self.runs.start(settings)
         log.info(
             "%s for %s/%s: %d settings, %d training examples, on %s",
             order.candidate, order.tenant, order.task, len(settings), examples.facts.n_train, torch_device,
@@ -114,19 +119,21 @@ class _Attempt:
         else:
             trainee = PipelineTrainee(order, examples, watch, self.runs)
         self.search = search = Search.resume(checkpoint)
+        self.timings["train_begun_at"] = time.time()
         with self._timed("train"):
             self._search(search, settings, trainee, watch)
+        self.timings["train_ended_at"] = time.time()
         best = search.best
         if best is None:
             raise _AllDivergedError(f"every setting diverged; the last: {search.finished[-1].reason}")
 
         watch.enter("logging")
+        self.runs.open_model()
         with self._timed("score"):
             sample = examples.sample(examples.version.train, _TRAIN_SAMPLE)
             answers = trainee.answers(search, sample)
             train_scored = evaluate(order.objective, examples.facts, examples.targets(sample), answers)
-        with self._timed("package"):
-            self._log_model(trainee, search)
+        self._log_model(trainee, search, self.runs)
         self.known |= self._best_fields(best) | {"train_score": train_scored.score}
         checkpoint.clear()
 
@@ -146,22 +153,19 @@ class _Attempt:
             log.info("%s: using the best of %d settings", stop.reason, len(search.finished))
             watch.accept()
 
-    def _log_model(self, trainee: NetworkTrainee | PipelineTrainee, search: Search) -> None:
+    def _log_model(self, trainee: NetworkTrainee | PipelineTrainee, search: Search, runs: RunLog) -> None:
         from mlflow.models import Model
 
-        runs, order = self.runs, self.order
-        assert runs is not None
-        model_id = insist(
-            lambda: runs.tracking.create_model(
-                runs.experiment_id,
-                runs.run_id,
-                {"easeml.trial": str(order.trial_id), "easeml.candidate": order.candidate},
-            )
-        )
         with tempfile.TemporaryDirectory(prefix="easeml-model-") as scratch:
-            folder = Path(scratch) / "model"
-            trainee.save(search, Model(run_id=runs.run_id, model_id=model_id, model_uuid=model_id), folder)
-            files = insist(lambda: runs.tracking.upload_model(model_id, folder))
+            folder, model = Path(scratch) / "model", Model()
+            with self._timed("package"):
+                trainee.save(search, model, folder)
+            with self._timed("tracking"):
+                model.model_id = model.model_uuid = model_id = runs.wait_for_model()
+            model.run_id = runs.run_id
+            model.save(str(folder / "MLmodel"))
+            with self._timed("upload"):
+                files = runs.upload_model(folder)
         self.known |= {"model_uri": f"models:/{model_id}", "model_files": files}
 
     def _best_fields(self, best: Finished) -> dict[str, Any]:
@@ -189,18 +193,23 @@ class _Attempt:
                 )
             except TemporaryError as error:
                 log.warning("the MLflow run stays open: %s", error)
+            except Exception:  # what MLflow refused to log takes nothing from the result
+                log.exception("the MLflow run is not complete")
+            # It may have been opened only now.
+            result = result.model_copy(update={"mlflow_run_id": self.runs.run_id or None})
         return result
 
     def result(self, watch: Watch, outcome: Outcome, reason: str) -> TrialResult:
         """The result as of now."""
-        fields = self.known if outcome is Outcome.SUCCEEDED else {}
+        fields: dict[str, Any] = {"cost_seconds": watch.compute_seconds}
+        if outcome in (Outcome.SUCCEEDED, Outcome.INTERRUPTED):
+            fields |= self.known
         return TrialResult(
             trial_id=self.order.trial_id,
             attempt=self.order.attempt,
             outcome=outcome,
             reason=reason,
-            cost_seconds=watch.compute_seconds,
-            mlflow_run_id=self.runs.run_id if self.runs else None,
+            mlflow_run_id=(self.runs.run_id or None) if self.runs else None,
             peak_memory_bytes=peak_memory_bytes(),
             timings=self.timings,
             **fields,

@@ -142,7 +142,7 @@ class Watch:
     def _run(self) -> None:
         pause = min(BEAT_SECONDS, self.order.leash_seconds / 4, self.order.limit_seconds / 4)
         while not self._done.wait(pause):
-            with suppress(OSError):  # a full disk must not end the watch
+            with suppress(OSError, MemoryError):  # neither a full disk nor a full memory ends the watch
                 self._beat()
             if self._leaving:
                 continue
@@ -155,8 +155,10 @@ class Watch:
             if self._raise_at_once:
                 os.kill(os.getpid(), signal.SIGUSR1)
             if time.monotonic() - self._stop_time > HARD_SECONDS and self._by_force is not None:
-                self._by_force(self._stop.outcome, self._stop.reason)
-                os.killpg(os.getpgid(0), signal.SIGKILL)
+                try:
+                    self._by_force(self._stop.outcome, self._stop.reason)
+                finally:
+                    os.killpg(os.getpgid(0), signal.SIGKILL)
 
     def _beat(self) -> None:
         beat = {

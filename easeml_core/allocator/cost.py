@@ -9,9 +9,12 @@ They are random effects about the defaults, with the deviations below, so their 
 arm by most of what it was off, the other arms of the device by a large part, and with more trials each arm
 comes to stand for itself.
 
+A device kind may name a framework too (`cpu/sklearn`): FLOPs of scikit-learn's estimators and of networks
+are not worth the same seconds, and what one kind of trial took must not speak for the other.
+
 An outlier (a busy machine, a swapped-out process) counts less the further it is from the median of its arm
 on its device, beyond HUBER. `overhead` is the same for all trials of a kind (start, data, logging): the
-value, of a fixed grid about OVERHEAD, that explains the trials best.
+value, of a fixed grid about OVERHEAD, that explains the trials with the smallest effects and residuals.
 """
 
 from __future__ import annotations
@@ -92,7 +95,8 @@ class CostModel:
 
 
 def _default(device_kind: str) -> float:
-    return -math.log(DEFAULT_THROUGHPUT.get(device_kind, DEFAULT_THROUGHPUT["cpu"]))
+    device = device_kind.partition("/")[0]
+    return -math.log(DEFAULT_THROUGHPUT.get(device, DEFAULT_THROUGHPUT["cpu"]))
 
 
 def _correction(trial: CostObservation, overhead: float) -> float:
@@ -143,6 +147,13 @@ def _overhead(kind: str, trials: Sequence[CostObservation]) -> float:
     def loss(overhead: float) -> float:
         model = _effects(trials, {kind: overhead})
         total: float = 0.5 * (TRIAL_DEVIATION * math.log(overhead / OVERHEAD) / OVERHEAD_DEVIATION) ** 2
+        # Each arm could stand for itself and leave nothing unexplained: an effect has its price.
+        for effects, deviation in (
+            (model.device, DEVICE_DEVIATION),
+            (model.arm, ARM_DEVIATION),
+            (model.own, OWN_DEVIATION),
+        ):
+            total += 0.5 * sum((TRIAL_DEVIATION * effect / deviation) ** 2 for effect in effects.values())
         for trial in trials:
             off = abs(math.log(trial.seconds / model.predict(trial.arm, kind, trial.work)))
             total += 0.5 * off * off if off <= HUBER else HUBER * (off - 0.5 * HUBER)

@@ -101,7 +101,8 @@ class GpUcb:
             else f"is the only candidate left ({bound} {score:.2f})"
         )
         return (
-            f"{view.names[arm]} is expected to reach {now.mean[arm]:.2f} ± {now.deviation[arm]:.2f} "
+            f"{view.names[arm]} is expected to reach {min(max(now.mean[arm], 0.0), 1.0):.2f} "
+            f"± {now.deviation[arm]:.2f} "
             f"in about {seconds(view.costs[arm])} and {place}"
         )
 

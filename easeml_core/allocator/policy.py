@@ -91,7 +91,7 @@ class Paired:
             task=view.task.task,
             arm=view.names[arm],
             score=score,
-            expected_quality=float(mean[arm]),
+            expected_quality=min(max(float(mean[arm]), 0.0), 1.0),  # a Gaussian knows no such bounds
             deviation=float(deviation[arm]),
             predicted_cost=float(view.costs[arm]),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ class Bucket:
             return self.read(key, limit)
         except FileNotFoundError:
             return None
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """Content of one object of any size, piece by piece; FileNotFoundError where there is none."""
+        return self.store.chunks(key)
+
+    def put(self, key: str, path: Path) -> None:
+        """Write one object as a whole from a local file of any size, in little memory."""
+        self.store.put(key, path)
 
     def write(self, key: str, content: bytes | str) -> None:
         """Write one object as a whole: a reader never sees a part of it."""

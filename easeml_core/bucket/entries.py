@@ -79,15 +79,18 @@ class Listing:
     def settle_seconds(self, seconds: float) -> float:
         """How long this listing must stay unchanged to count as complete; 0 with a `_READY` marker.
 
-        An empty file makes the wait `EMPTY_FILE_PATIENCE` times longer, an unfinished one endless.
+        An empty or unfinished file makes the wait `EMPTY_FILE_PATIENCE` times longer; with an unfinished
+        one all that may be done then is to say that it is waited for.
         """
         if self.marked:
             return 0.0
-        if self.unfinished:
-            return float("inf")
-        if any(entry.size == 0 for entry in self.entries):
-            return seconds * EMPTY_FILE_PATIENCE
-        return seconds
+        patient = bool(self.unfinished) or any(entry.size == 0 for entry in self.entries)
+        return seconds * EMPTY_FILE_PATIENCE if patient else seconds
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Unfinished files that keep this listing from being complete."""
+        return () if self.marked else self.unfinished
 
 
 @dataclass(frozen=True, slots=True)

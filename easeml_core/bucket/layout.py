@@ -115,7 +115,7 @@ def _sort_file(found: _Draft, path: str, entry: Entry) -> None:
     elif not known:
         found.foreign.append(path)
     elif (reason := unsafe_reason(path)) is not None:
-        found.problems.append(Problem(repr(path), f"the name cannot be used: {reason}", fix="rename it"))
+        found.problems.append(Problem(ascii(path), f"the name cannot be used: {reason}", fix="rename it"))
     else:
         found.entries.append(entry)
 
@@ -127,4 +127,9 @@ def _is_predictions(path: str) -> bool:
 def _stray(folder: str, why: str, keys: list[str]) -> Stray:
     more = f" (and {len(keys) - 1} more files)" if len(keys) > 1 else ""
     fix = "rename the folder" if "must be" in why else "move or delete it"
-    return Stray(folder, Problem(min(keys), why + more, fix=fix))
+    first = min(keys)
+    shown = first if first.isprintable() else ascii(first)
+    # A name that cannot be shown cannot be written to either: then the folder above tells.
+    while not (folder.isprintable() and unsafe_reason(folder or "-") is None):
+        folder = folder.rpartition("/")[0]
+    return Stray(folder, Problem(shown, why + more, fix=fix))

@@ -10,17 +10,18 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from easeml_core.bucket.entries import Entry
 from easeml_core.bucket.leftovers import is_leftover
-from easeml_core.bucket.store import Contents
+from easeml_core.bucket.store import CHUNK, Contents
 from easeml_core.errors import TemporaryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHUNK = 1 << 20
 
 
 class LocalStore:
@@ -69,26 +70,24 @@ class LocalStore:
 
     def read(self, key: str, limit: int) -> bytes:
         """See `Store`."""
-        with self._folder(key) as (folder, name):
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-            with os.fdopen(descriptor, "rb") as stream:
-                return stream.read(limit)
+        with self._open(key) as stream:
+            return stream.read(limit)
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """See `Store`."""
+        with self._open(key) as stream:
+            while chunk := stream.read(CHUNK):
+                yield chunk
 
     def write(self, key: str, content: bytes) -> None:
         """Written under a hidden name beside its place, then renamed."""
-        with self._folder(key, make=True) as (folder, name):
-            aside = f".{name[:200]}.{secrets.token_hex(6)}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            try:
-                with os.fdopen(os.open(aside, flags, 0o644, dir_fd=folder), "wb") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(aside, dir_fd=folder)
-                raise
+        with self._replace(key) as stream:
+            stream.write(content)
+
+    def put(self, key: str, path: Path) -> None:
+        """Copied under a hidden name beside its place, then renamed."""
+        with path.open("rb") as source, self._replace(key) as stream:
+            shutil.copyfileobj(source, stream, CHUNK)
 
     def delete(self, key: str) -> None:
         """See `Store`."""
@@ -99,20 +98,39 @@ class LocalStore:
         """See `Store`; a file that grew or went since it was listed is a `TemporaryError`."""
         for entry, path in pairs:
             try:
-                with self._folder(entry.key) as (folder, name):
-                    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-                    with (
-                        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source,
-                        path.open("xb") as out,
-                    ):
-                        left = entry.size
-                        while left and (chunk := source.read(min(_CHUNK, left))):
-                            out.write(chunk)
-                            left -= len(chunk)
+                with self._open(entry.key) as source, path.open("xb") as out:
+                    left = entry.size
+                    while left and (chunk := source.read(min(CHUNK, left))):
+                        out.write(chunk)
+                        left -= len(chunk)
             except FileNotFoundError as error:
                 raise TemporaryError(f"{entry.key} vanished while it was being read") from error
             if left:
                 raise TemporaryError(f"{entry.key} shrank while it was being read")
+
+    @contextmanager
+    def _open(self, key: str) -> Iterator[BinaryIO]:
+        with self._folder(key) as (folder, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            with os.fdopen(descriptor, "rb") as stream:
+                yield stream
+
+    @contextmanager
+    def _replace(self, key: str) -> Iterator[BinaryIO]:
+        """A stream whose content is at `key` once the block has ended without an error."""
+        with self._folder(key, make=True) as (folder, name):
+            aside = f".{name[:200]}.{secrets.token_hex(6)}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            try:
+                with os.fdopen(os.open(aside, flags, 0o644, dir_fd=folder), "wb") as stream:
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(aside, dir_fd=folder)
+                raise
 
     def _is_plain_folder(self, prefix: str) -> bool:
         try:

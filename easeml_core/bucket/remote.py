@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 
 from easeml_core.bucket.entries import Entry
 from easeml_core.bucket.leftovers import is_leftover
-from easeml_core.bucket.store import Contents
+from easeml_core.bucket.store import CHUNK, Contents
 from easeml_core.errors import OperatorError, TemporaryError
 
 T = TypeVar("T")
 
 # Files fetched by one call: s3fs fetches them side by side.
 _BATCH = 256
+# s3fs would hold ten parts of 50 MiB of each file that is being sent.
+_PART = 16 * CHUNK
+_PARTS: dict[str, Any] = {"chunksize": _PART, "max_concurrency": 4}
 
 
 class RemoteStore:
@@ -63,6 +66,25 @@ class RemoteStore:
         """One put, which object stores do as a whole or not at all."""
         fs, root = self._open()
         self._call(f"write {key}", lambda: fs.pipe_file(f"{root}/{key}", content))
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """One request per piece, none of which is kept."""
+        fs, root = self._open()
+        path = f"{root}/{key}"
+        # Asked for bytes beyond the end, S3 answers with an error.
+        size = int(self._call(f"read {key}", lambda: fs.info(path, refresh=True))["size"])
+        for start in range(0, size, _PART):
+            end = min(start + _PART, size)
+            yield self._call(f"read {key}", partial(fs.cat_file, path, start=start, end=end))
+
+    def put(self, key: str, path: Path) -> None:
+        """Large files go in parts, which object stores join into one object or into none."""
+        fs, root = self._open()
+        size = path.stat().st_size  # a file that is not there is the caller's error, not the bucket's
+        options = _PARTS if "s3" in fs.protocol else {}
+        self._call(
+            f"write {key} ({size:,} bytes)", lambda: fs.put_file(str(path), f"{root}/{key}", **options)
+        )
 
     def delete(self, key: str) -> None:
         """See `Store`."""

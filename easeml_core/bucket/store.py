@@ -6,12 +6,14 @@ when the place is away for now, `OperatorError` when it is configured wrongly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from easeml_core.bucket.entries import Entry
+
+CHUNK = 1 << 20  # bytes of a file that are in memory at once
 
 
 @dataclass
@@ -34,8 +36,16 @@ class Store(Protocol):
         """Content of `key`, at most `limit` bytes of it."""
         ...
 
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """Content of `key`, piece by piece; never all of it is in memory."""
+        ...
+
     def write(self, key: str, content: bytes) -> None:
         """Put `content` at `key`; a reader sees the old object or the new one, never a part."""
+        ...
+
+    def put(self, key: str, path: Path) -> None:
+        """Like `write`, of a local file of any size, which is never in memory as a whole."""
         ...
 
     def delete(self, key: str) -> None:

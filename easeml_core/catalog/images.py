@@ -50,7 +50,7 @@ IMAGE_MODELS = (
         description="five convolutions and three dense layers; the network that began it",
         forward=_forward(1.46e9, 32, 512, dense=1.09e8),
         weights=_weights(2.84e6, 512, dense=5.42e7),
-        epochs=15,
+        epochs=8,
     ),
     ModelFacts(
         name="NIN",
@@ -64,7 +64,7 @@ IMAGE_MODELS = (
         description="network in network: 1×1 convolutions instead of dense layers",
         forward=_forward(1.363e9, 48, 192),
         weights=_weights(9.66e5, 192),
-        epochs=15,
+        epochs=8,
     ),
     ModelFacts(
         name="GoogLeNet",
@@ -78,7 +78,7 @@ IMAGE_MODELS = (
         description="inception modules: filters of several sizes side by side",
         forward=_forward(2.995e9, 32, 1024),
         weights=_weights(5.6e6, 1024),
-        epochs=15,
+        epochs=8,
     ),
     ModelFacts(
         name="SqueezeNet",
@@ -92,7 +92,7 @@ IMAGE_MODELS = (
         description="AlexNet's accuracy with fifty times fewer weights",
         forward=_forward(5.76e8, 18, 512),
         weights=_weights(7.22e5, 512),
-        epochs=15,
+        epochs=8,
     ),
     ModelFacts(
         name="VGG-16",
@@ -106,7 +106,7 @@ IMAGE_MODELS = (
         description="thirteen plain 3×3 convolutions; strong and costly",
         forward=_forward(3.07e10, 8, 512, dense=2.2e8),
         weights=_weights(1.525e7, 512, dense=9.18e7),
-        epochs=15,
+        epochs=8,
     ),
     ModelFacts(
         name="ResNet-18",
@@ -120,7 +120,7 @@ IMAGE_MODELS = (
         description="residual connections: deep, yet easy to train",
         forward=_forward(3.627e9, 32, 512),
         weights=_weights(1.117e7, 512),
-        epochs=15,
+        epochs=8,
     ),
     ModelFacts(
         name="SmallCNN",
@@ -134,6 +134,6 @@ IMAGE_MODELS = (
         description="three convolutions: the cheap first try",
         forward=_forward(1.012e9, 8, 128),
         weights=_weights(9.35e4, 128),
-        epochs=15,
+        epochs=8,
     ),
 )

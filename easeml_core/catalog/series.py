@@ -9,6 +9,9 @@ from easeml_core.catalog.facts import ModelFacts, Size
 TEMPLATE = "series-classification"
 HIDDEN = 64
 
+# Few series make few steps an epoch, and a recurrent layer is at chance for long before it learns.
+_SEARCH = {"learning_rate": (0.003, 0.01)}
+
 _REASON = "order of Greff et al. 2017 and Chung et al. 2014: gates help, GRU and LSTM are near; level assumed"
 
 
@@ -41,8 +44,10 @@ SERIES_MODELS = (
         description="Elman's recurrent network: cheap, forgets over long series",
         forward=_forward(1),
         weights=_weights(1),
-        epochs=40,
-        batch_size=32,
+        search=_SEARCH,
+        epochs=60,
+        batch_size=16,
+        patience=20,
     ),
     ModelFacts(
         name="LSTM",
@@ -56,8 +61,10 @@ SERIES_MODELS = (
         description="long short-term memory: gates that keep what matters",
         forward=_forward(4),
         weights=_weights(4),
-        epochs=40,
-        batch_size=32,
+        search=_SEARCH,
+        epochs=60,
+        batch_size=16,
+        patience=20,
     ),
     ModelFacts(
         name="bi-LSTM",
@@ -71,8 +78,10 @@ SERIES_MODELS = (
         description="an LSTM forwards and one backwards",
         forward=_forward(4, 2),
         weights=_weights(4, 2),
-        epochs=40,
-        batch_size=32,
+        search=_SEARCH,
+        epochs=60,
+        batch_size=16,
+        patience=20,
     ),
     ModelFacts(
         name="GRU",
@@ -86,7 +95,9 @@ SERIES_MODELS = (
         description="gated recurrent unit: the LSTM with one gate less",
         forward=_forward(3),
         weights=_weights(3),
-        epochs=40,
-        batch_size=32,
+        search=_SEARCH,
+        epochs=60,
+        batch_size=16,
+        patience=20,
     ),
 )

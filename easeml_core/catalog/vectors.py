@@ -130,7 +130,7 @@ VECTOR_MODELS = (
     _model(
         "KNN", "neighbours", 1967, 20_000, 1, {CLASSIFICATION: 0.79, REGRESSION: 0.68}, _STUDY.format(0.79),
         "asks the nearest known examples",
-        search={"n_neighbors": (1, 5, 15)},
+        search={"n_neighbors": (1, 3, 9)},
         forward=lambda size: 2.0 * size.n_train * size.values, weights=_examples, fit=_neighbours_fit,
     ),
     ModelFacts(
@@ -146,6 +146,7 @@ VECTOR_MODELS = (
         forward=lambda size: 2 * _perceptron_weights(size),
         weights=_perceptron_weights,
         epochs=60,
+        patience=15,
         batch_size=32,
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from easeml_core.cli.options import JsonOption, settings_for, task_name
-from easeml_core.cli.output import Code, emit, fail, table
+from easeml_core.cli.output import Code, emit, fail, printable, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -102,7 +102,9 @@ def explain(
 
 
 def devices_table(devices: list[dict[str, Any]]) -> RenderableType:
-    """One line per device; the reason of the latest decision says why."""
+    """One line per device, and below it why each busy one does what it does."""
+    from rich.console import Group
+
     rows = (
         (
             device["device"],
@@ -111,11 +113,13 @@ def devices_table(devices: list[dict[str, Any]]) -> RenderableType:
             device.get("candidate"),
             seconds(device.get("elapsed_seconds")),
             seconds(device.get("predicted_seconds")),
-            device.get("reason"),
         )
         for device in devices
     )
-    return table(("device", "state", "task", "candidate", "for", "expected", "why"), rows)
+    reasons = [
+        f"{device['device']}: {printable(device['reason'])}" for device in devices if device.get("reason")
+    ]
+    return Group(table(("device", "state", "task", "candidate", "for", "expected"), rows), *reasons)
 
 
 def tenants_table(tenants: list[dict[str, Any]]) -> RenderableType | str:
@@ -138,23 +142,22 @@ def tenants_table(tenants: list[dict[str, Any]]) -> RenderableType | str:
 
 
 def decisions_table(decisions: list[dict[str, Any]]) -> RenderableType | str:
-    """One line per decision."""
+    """One line per decision; `explain` tells the rest."""
     if not decisions:
         return "nothing has been decided yet"
     rows = (
         (
             decision["decision"],
-            decision["made_at"],
+            decision["made_at"][11:19],
             decision["device"],
             decision["task"],
             decision["candidate"],
             decision["expected_quality"],
             decision["quality"] if decision["quality"] is not None else decision["outcome"],
-            decision["reason"],
         )
         for decision in decisions
     )
-    return table(("no.", "made at", "device", "task", "candidate", "expected", "got", "why"), rows)
+    return table(("no.", "at (UTC)", "device", "task", "candidate", "expected", "got"), rows)
 
 
 def explanation(decision: dict[str, Any]) -> RenderableType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,6 +83,8 @@ def feed(
         upload.refuse_overwriting(where, name.prefix, files)
     with progress_bar(f"feeding {name}", sum(file.size for file in files), as_json) as progress:
         pushed = upload.push(where, name.prefix, files, progress=progress)
+    # What else the task has is meant to stay.
+    pushed = replace_fields(pushed, extra=())
     finish(where, name, pushed, wait, timeout, as_json)
 
 

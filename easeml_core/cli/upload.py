@@ -158,7 +158,7 @@ def push(
         return same
 
     def send(file: LocalFile) -> None:
-        bucket.write(f"{prefix}/{file.name}", file.path.read_bytes())
+        bucket.put(f"{prefix}/{file.name}", file.path)
         progress(file.size)
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -248,7 +248,12 @@ def _is_same(bucket: Bucket, key: str, file: LocalFile, there: Entry) -> bool:
     # The tag of an object written at once is its MD5: no need to read it back over the network.
     if _MD5.fullmatch(there.tag):
         return there.tag == _hash(file.path, "md5")
-    return bucket.read_if_there(key, limit=file.size) == file.path.read_bytes()
+    try:
+        with file.path.open("rb") as stream:
+            # Sizes are the same, so one of the two cannot be the beginning of the other.
+            return all(stream.read(len(chunk)) == chunk for chunk in bucket.chunks(key))
+    except FileNotFoundError:
+        return False
 
 
 def _hash(path: Path, algorithm: str) -> str:

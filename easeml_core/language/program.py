@@ -48,10 +48,8 @@ class DataType:
     def __post_init__(self) -> None:
         for link in self.links:
             _check_name(link)
-        names = self.names
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"the name {name!r} is given twice")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"a name is given twice: {', '.join(self.names)}")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -220,7 +220,7 @@ class Attempt(Base):
     trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     device: Mapped[str]
-    state: Mapped[str]  # leased, running, then an Outcome, or lost
+    state: Mapped[str]  # leased, running, then an Outcome, fault or lost
     reason: Mapped[str] = mapped_column(server_default="")
     seconds: Mapped[float] = mapped_column(server_default="0")
     mlflow_run_id: Mapped[str | None]
@@ -283,6 +283,8 @@ class Upload(Base):
 
     A prefix (`clinic/tumours`, or `clinic/tumours/infer/r1`) has settled when `seen_fingerprint` has not
     changed since `seen_at` for the set time; it is pending while it differs from `done_fingerprint`.
+    Where taking it failed `failures` times at `tried_fingerprint`, it rests until `retry_at`. `problems` are
+    what its tenant is told of it for as long as it stays as it is.
     """
 
     __tablename__ = "uploads"
@@ -291,10 +293,14 @@ class Upload(Base):
     seen_at: Mapped[datetime]
     done_fingerprint: Mapped[str | None]
     done_at: Mapped[datetime | None]
+    tried_fingerprint: Mapped[str | None]
+    failures: Mapped[int] = mapped_column(server_default=text("0"))
+    retry_at: Mapped[datetime | None]
+    problems: Mapped[list[Any]] = mapped_column(server_default=text("'[]'::jsonb"))
 
 
 class Inference(Base):
-    """One inference request of a tenant, by content: the same bytes run once per champion."""
+    """One inference request of a tenant, by content: the same bytes under the same name are answered once."""
 
     __tablename__ = "inferences"
     __table_args__ = (UniqueConstraint("task_id", "request", "fingerprint"),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from easeml_core.ledger.models import Promotion, Task, Trial, TrialState
@@ -57,5 +57,7 @@ def record_promotion(session: Session, trial: Trial, model_version: str, reason:
         reason=reason,
     )
     session.add(promotion)
+    now = func.clock_timestamp()
+    session.execute(update(Task).where(Task.id == trial.task_id).values(updated_at=now))
     session.flush()
     return promotion

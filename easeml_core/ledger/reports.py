@@ -83,9 +83,7 @@ def tasks(session: Session) -> list[Report]:
             select(Trial.task_id, func.max(Trial.quality))
             .join(Task, (Task.id == Trial.task_id) & (Task.data_version_id == Trial.data_version_id))
             .group_by(Trial.task_id)
-        )
-        .tuples()
-        .all()
+        ).all()
     )
     return [
         {**_task(task), "best_quality": best.get(task.id), "budget": budget[task.id].as_dict()}

@@ -26,6 +26,8 @@ from easeml_core.workorder import Outcome
 # Why a trial ended without a model, where it was not its trainer that said so (see `Trial.failure`).
 LOST = "lost"
 DEADLINE = "deadline"
+# State of an attempt that the installation kept from running; its device reports it, no trial pays for it.
+FAULT = "fault"
 
 
 def locked_task(session: Session, task_id: int) -> Task:
@@ -127,11 +129,14 @@ def finish(
     **values: Any,
 ) -> None:
     """Give a trial its final state; `values` are further columns of `Trial` (quality, score, result …)."""
+    # Asked first: a query flushes, and a half-changed trial breaks the table's rules.
+    order, now = session.execute(select(TRIAL_ENDS.next_value(), func.clock_timestamp())).one()
+    trial.task.updated_at = now
     trial.state = state
     trial.reason = reason
     trial.failure = failure
-    trial.ended_order = session.scalar(TRIAL_ENDS.next_value())
-    trial.ended_at = session.scalar(select(func.clock_timestamp()))
+    trial.ended_order = order
+    trial.ended_at = now
     for name, value in values.items():
         setattr(trial, name, value)
     session.flush()
@@ -141,7 +146,8 @@ def give_back(session: Session, trial: Trial, reason: str, max_attempts: int) ->
     """After a lost or interrupted attempt: plan another one, unless that makes no sense any more.
 
     An interrupted attempt (a stopped worker, a killed trainer) counts towards `max_attempts` only where it
-    had computed nothing: one that computed gets on from its checkpoint, and its limit ends it.
+    had computed nothing: one that computed gets on from its checkpoint, and its limit ends it. A `FAULT`
+    never counts: it pauses the device, not the trial.
     """
     task = trial.task
     idle = and_(Attempt.state == Outcome.INTERRUPTED, Attempt.seconds == 0)

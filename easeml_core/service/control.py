@@ -5,16 +5,15 @@ The file holds a state, not a command, so applying it again changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sqlalchemy.orm import Session
 
 from easeml_core.errors import Problem, TenantError
+from easeml_core.ledger import lifecycle
+from easeml_core.ledger.models import Task, TaskState
+from easeml_core.ledger.session import announce
+from easeml_core.ledger.tasks import find_task
 from easeml_core.naming import CONTROL_FILE, TaskName
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from easeml_core.ledger.models import Task, TaskState
-    from easeml_core.service.context import Service
+from easeml_core.service.context import Service
 
 WANTED = ("open", "paused", "cancelled")
 
@@ -55,11 +54,6 @@ def cancel(service: Service, name: TaskName) -> TaskState:
 
 
 def _apply(session: Session, name: TaskName, wanted: str) -> TaskState:
-    from easeml_core.ledger import lifecycle
-    from easeml_core.ledger.models import TaskState
-    from easeml_core.ledger.session import announce
-    from easeml_core.ledger.tasks import find_task
-
     task = find_task(session, name, lock=True)
     if task is None:
         raise TenantError([Problem(CONTROL_FILE, f"there is no accepted task {name} yet")])
@@ -80,8 +74,6 @@ def _apply(session: Session, name: TaskName, wanted: str) -> TaskState:
 
 
 def _changes(task: Task, wanted: str) -> bool:
-    from easeml_core.ledger.models import TaskState
-
     allowed = {
         "paused": (TaskState.OPEN,),
         "open": (TaskState.PAUSED, TaskState.CANCELLED),

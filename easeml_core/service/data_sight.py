@@ -112,15 +112,15 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
     import numpy as np
 
     # The reader's own lists, so that the proposal is about the arrays that intake will take.
-    from easeml_core.data.arrays import _INPUTS, _TARGETS
+    from easeml_core.data.arrays import INPUT_NAMES, TARGET_NAMES
 
     where = f"{DATA_DIR}/{files[0].name}"
     try:
         with np.load(files[0].path, allow_pickle=False) as opened:
             by_name = {name.lower(): name for name in opened.files}
-            x_name, y_name = _pick(by_name, _INPUTS), _pick(by_name, _TARGETS)
+            x_name, y_name = _pick(by_name, INPUT_NAMES), _pick(by_name, TARGET_NAMES)
             if x_name is None or y_name is None:
-                wanted = ", ".join(_INPUTS if x_name is None else _TARGETS)
+                wanted = ", ".join(INPUT_NAMES if x_name is None else TARGET_NAMES)
                 text = f"needs an array named one of {wanted}; found {', '.join(opened.files) or 'none'}"
                 raise TenantError(
                     [Problem(where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")]

@@ -1,8 +1,10 @@
 """What a free device trains next: the one place where trials are planned and leased.
 
 One decision at a time over all devices (an advisory lock): no two devices pick the same candidate or
-overrun a budget. Decision, trial and lease are one transaction; the work order is written afterwards from
-the ledger alone, so that a kill in between only means writing it again.
+overrun a budget. Decision, trial and lease are one transaction; the work order, read from the ledger alone,
+is written after it, so that a kill in between only means writing it again.
+
+A device idles meanwhile, so the usual case takes one transaction on one connection.
 """
 
 from __future__ import annotations
@@ -10,19 +12,22 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy.orm import Session
+
+from easeml_core.allocator import choose_with_ladder
+from easeml_core.allocator.types import Decision, Nothing
 from easeml_core.errors import OperatorError, TemporaryError
+from easeml_core.hardware import check_devices
+from easeml_core.ledger import decisions, devices, lifecycle, trials
+from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial, TrialState
+from easeml_core.ledger.session import lock
 from easeml_core.service import orders, settle
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from easeml_core.allocator.types import Decision
-    from easeml_core.ledger.models import Attempt, Task
-    from easeml_core.service.context import Service
-    from easeml_core.service.request import Situation
-    from easeml_core.settings import Settings
+from easeml_core.service.context import Service
+from easeml_core.service.request import Situation, build_request
+from easeml_core.settings import Settings
+from easeml_core.workorder import WorkOrder
 
 # Deadlines pass and leases expire without announcing themselves: look again this often.
 LOOK_SECONDS = 5.0
@@ -49,54 +54,65 @@ def decide(service: Service, device: str, wait_seconds: float | None = None) -> 
 
     Comes back with the same assignment where the device holds one that has not begun. While the device's
     trial runs there is nothing for it to do. `wait_seconds` defaults to the setting; new work wakes it up.
-    Raises OperatorError for a device that is not configured, TemporaryError with too little disk space or
-    without the ledger.
+    Raises OperatorError for a device that is not configured or that this host, which serves it, does not
+    have; TemporaryError with too little disk space or without the ledger.
     """
     settings = service.settings
     if device not in settings.devices:
         raise OperatorError(f"{device} is not one of the devices: {', '.join(settings.devices)}")
+    check_devices([device])
     _check_disk(settings)
     deadline = time.monotonic() + (settings.decide_wait_seconds if wait_seconds is None else wait_seconds)
-    while True:
+    assignment = _look(service, device)
+    while assignment is None and time.monotonic() < deadline:
         with service.ledger.listening() as listener:
-            attempt = _look(service, device)
-            if attempt is not None:
-                path = orders.write_order(service, *attempt)
-                return Assignment(*attempt, order_path=str(path))
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return None
-            listener.wait(min(remaining, LOOK_SECONDS))
+            # Again, for what came before anybody listened.
+            assignment = _look(service, device)
+            if assignment is None:
+                listener.wait(min(max(deadline - time.monotonic(), 0.0), LOOK_SECONDS))
+    return assignment
 
 
-def _look(service: Service, device: str) -> tuple[int, int] | None:
-    """One attempt at a decision: (trial id, attempt number), or None. Closes tasks that are over."""
-    from easeml_core.ledger import lifecycle, trials
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one transaction came to: an order to hand out, tasks that look over, leases to give up first."""
 
-    settle.expire(service)
-    found, over = service.ledger.repeat(lambda session: _assign(session, service.settings, device))
-    for task_id in over:
+    order: WorkOrder | None = None
+    over: tuple[int, ...] = ()
+    expired: bool = False
+
+
+def _look(service: Service, device: str) -> Assignment | None:
+    """One attempt at a decision. Gives up expired leases and closes tasks that are over."""
+    found = service.ledger.repeat(lambda session: _assign(session, service.settings, device))
+    if found.expired:
+        settle.expire(service)
+        found = service.ledger.repeat(lambda session: _assign(session, service.settings, device))
+    order = found.order
+    path = None if order is None else orders.write_order(service.settings, order)
+    for task_id in found.over:
 
         def close(session: Session, task_id: int = task_id) -> None:
             task = trials.locked_task(session, task_id)
             lifecycle.review(session, task, service.settings.max_failures, nothing_fits=True)
 
         service.ledger.repeat(close)
-    return found
+    return None if order is None else Assignment(order.trial_id, order.attempt, str(path))
 
 
-def _assign(
-    session: Session, settings: Settings, device: str
-) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-    """Lease something to `device`, in one transaction; also the ids of tasks that look over."""
-    from easeml_core.allocator import choose_with_ladder
-    from easeml_core.allocator.types import Nothing
-    from easeml_core.ledger import devices, trials
-    from easeml_core.ledger.models import Lease
-    from easeml_core.ledger.session import lock
-    from easeml_core.service.request import build_request
-
+def _assign(session: Session, settings: Settings, device: str) -> _Found:
+    """Lease something to `device`, in one transaction."""
     lock(session, ALLOCATION_LOCK)
+    if trials.expired(session):
+        return _Found(expired=True)
+    attempt, over = _choose(session, settings, device)
+    if attempt is None:
+        return _Found(over=over)
+    return _Found(orders.build_order(session, settings, attempt.trial_id, attempt.number), over)
+
+
+def _choose(session: Session, settings: Settings, device: str) -> tuple[Attempt | None, tuple[int, ...]]:
+    """The attempt that the device now holds, if any, and the ids of tasks that look over."""
     held = devices.lease_of(session, device)
     if held is not None:
         return _held(session, settings, held), ()
@@ -104,7 +120,7 @@ def _assign(
         return None, ()  # expired just now: the next look gives it up first
     planned = trials.next_planned(session)
     if planned is not None:
-        return _number(trials.lease(session, planned, device, settings.lease_seconds)), ()
+        return trials.lease(session, planned, device, settings.lease_seconds), ()
     situation = build_request(session, device, settings.seed)
     answer = choose_with_ladder(settings.policy, situation.request)
     if isinstance(answer, Nothing):
@@ -112,24 +128,19 @@ def _assign(
     task = trials.locked_task(session, situation.tasks[answer.choice.task].id)
     if not _still_wanted(task, situation, answer):
         return None, situation.over
-    return _number(_start(session, settings, device, situation, answer, task)), situation.over
+    return _start(session, settings, device, situation, answer, task), situation.over
 
 
-def _held(session: Session, settings: Settings, held: Any) -> tuple[int, int] | None:
+def _held(session: Session, settings: Settings, held: Lease) -> Attempt | None:
     """The device's own assignment again if it has not begun (a kill after the last decision)."""
-    from easeml_core.ledger import trials
-    from easeml_core.ledger.models import Attempt, TrialState
-
     attempt = session.get_one(Attempt, (held.trial_id, held.attempt))
     if attempt.state != TrialState.LEASED:
         return None
     trials.renew(session, held.trial_id, held.attempt, settings.lease_seconds)
-    return _number(attempt)
+    return attempt
 
 
 def _still_wanted(task: Task, situation: Situation, decision: Decision) -> bool:
-    from easeml_core.ledger.models import TaskState
-
     # The row was read before it was locked: its tenant may have changed it meanwhile.
     return task.state == TaskState.OPEN and task.data_version_id == situation.versions[decision.choice.task]
 
@@ -143,9 +154,6 @@ def _start(
     task: Task,
 ) -> Attempt:
     """Write trial, decision and lease. What the trial may compute is reserved from the task's budget."""
-    from easeml_core.ledger import decisions, trials
-    from easeml_core.ledger.models import Trial, TrialState
-
     choice = decision.choice
     view = next(view for view in situation.request.tasks if view.task == choice.task)
     limits = (settings.trial_limit_seconds, view.remaining_seconds, view.deadline_in)
@@ -163,10 +171,6 @@ def _start(
     session.flush()
     decisions.record(session, trial, device, decision)
     return trials.lease(session, trial, device, settings.lease_seconds)
-
-
-def _number(attempt: Attempt) -> tuple[int, int]:
-    return attempt.trial_id, attempt.number
 
 
 def _check_disk(settings: Settings) -> None:

@@ -14,7 +14,7 @@ from easeml_core.allocator import priors
 from easeml_core.allocator.cost import CostModel, CostObservation
 from easeml_core.allocator.types import Prior
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, Trial, TrialState
-from easeml_core.naming import CandidateName
+from easeml_core.naming import CandidateName, cuda_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,13 +44,20 @@ def sizes_of(facts: Mapping[str, Any]) -> Sizes:
     )
 
 
+def is_known(candidate: str) -> bool:
+    """Whether the catalogue (still) has the candidate's model; the ledger may remember others."""
+    from easeml_core.catalog import MODELS
+
+    return CandidateName.parse(candidate).model in MODELS
+
+
 @cache
 def work_of(candidate: str, sizes: Sizes) -> float:
     """FLOPs of a whole trial of a candidate on such data."""
     from easeml_core import catalog
 
     return catalog.work(
-        CandidateName.parse(candidate).model,
+        candidate,
         shape=sizes.shape,
         outputs=sizes.outputs,
         n_train=sizes.n_train,
@@ -58,9 +65,15 @@ def work_of(candidate: str, sizes: Sizes) -> float:
     )
 
 
-def device_kind(device: str) -> str:
-    """`gpu` for `gpu0`, `gpu1` …; `cpu` for anything else, as the trainer sees it."""
-    return "gpu" if device.startswith("gpu") else "cpu"
+def device_kind(device: str, candidate: str) -> str:
+    """What the costs of a candidate on a device are compared with: `gpu/torch`, `cpu/sklearn` …
+
+    `gpu` stands for any CUDA device, `cpu` for anything else, as the trainer sees it.
+    """
+    from easeml_core.catalog import MODELS
+
+    hardware = "cpu" if cuda_index(device) is None else "gpu"
+    return f"{hardware}/{MODELS[CandidateName.parse(candidate).model].framework}"
 
 
 def cost_model(session: Session) -> CostModel:
@@ -86,8 +99,10 @@ def cost_model(session: Session) -> CostModel:
     )
     observations = []
     for name, device, seconds, shape, outputs, mean_length, n_train in rows:
+        if not is_known(name):
+            continue
         sizes = Sizes(tuple(shape), int(outputs), n_train, float(mean_length or 1.0))
-        observations.append(CostObservation(name, device_kind(device), work_of(name, sizes), seconds))
+        observations.append(CostObservation(name, device_kind(device, name), work_of(name, sizes), seconds))
     return CostModel.fit(observations)
 
 
@@ -95,13 +110,9 @@ def prior_of(template: str, arms: Sequence[str], history: Sequence[priors.TaskHi
     """The prior over the arms of one template: catalogue facts, moved by what other tasks showed."""
     from easeml_core import catalog
 
-    features = {}
-    for arm in arms:
-        candidate = CandidateName.parse(arm)
-        # One more feature: how strongly the normaliser bends; 0 for the identity.
-        bend = 0.0 if candidate.normaliser is None else 1.0 - min(max(candidate.normaliser, 0.0), 1.0)
-        features[arm] = (*catalog.features(candidate.model), bend)
-    return priors.build(template, arms, history, features)
+    features = {arm: catalog.features(arm) for arm in arms}
+    strengths = {arm: catalog.strength(arm, template) for arm in arms}
+    return priors.build(template, arms, history, features, strengths)
 
 
 def histories(

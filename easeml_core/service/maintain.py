@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from easeml_core import naming
-from easeml_core.service import settle
+from easeml_core.service import backup, retention, settle
+from easeml_core.service.offers import offer_new
 
 if TYPE_CHECKING:
     from easeml_core.service.context import Service
 
 log = logging.getLogger(__name__)
+
+JOB_SECONDS = 24 * 3600.0  # how long the log of a job that failed stays
 
 
 @dataclass(slots=True)
@@ -27,10 +32,15 @@ class SweepReport:
     """What a sweep did; `problems` are the steps that failed, in words."""
 
     expired_leases: int = 0
+    extended_tasks: list[str] = field(default_factory=list)  # offered what the catalogue has gained
     closed_tasks: list[str] = field(default_factory=list)
     promoted: list[str] = field(default_factory=list)
     closed_runs: int = 0
     freed_folders: int = 0
+    dropped_trials: int = 0
+    dropped_versions: int = 0
+    dropped_logs: int = 0
+    backup: str | None = None  # the folder of the one just made
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,11 +61,21 @@ def sweep(service: Service) -> SweepReport:
 
     report.expired_leases = step("expired leases", settle.expire) or 0
     report.closed_tasks = step("tasks that are over", _close_tasks) or []
+    for task_id, name in step("tasks", _tasks) or []:
+        if step(f"new candidates of {name}", offer_new, task_id):
+            report.extended_tasks.append(name)
     for task_id, name in step("promotions that are due", _promotions_due) or []:
         if step(f"promotion of {name}", _promote, task_id) is not None:
             report.promoted.append(name)
     report.closed_runs = step("MLflow runs", _close_runs) or 0
     report.freed_folders = step("work folders", free_folders) or 0
+    report.dropped_trials = step("folders of old trials", retention.drop_trials) or 0
+    report.dropped_versions = step("old data versions", retention.drop_versions) or 0
+    if (made := step("backup", backup.back_up)) is not None:
+        report.backup = str(made)
+    if step("retention", retention.is_due):
+        report.dropped_logs = step("Airflow's logs", retention.drop_airflow_logs) or 0
+        step("Airflow's database", _clean_airflow)
     for task_id, name in step("tasks", _tasks) or []:
         step(f"status of {name}", _write_status, task_id)
     return report
@@ -64,7 +84,7 @@ def sweep(service: Service) -> SweepReport:
 def free_folders(service: Service) -> int:
     """Drop checkpoints and other folders of trials that have ended; their orders, logs and results stay.
 
-    Returns how many folders went.
+    Also what is left of jobs that failed long ago. Returns how many folders went.
     """
     from sqlalchemy import select
 
@@ -84,6 +104,11 @@ def free_folders(service: Service) -> int:
         inside = [path for attempt in attempts for path in attempt.iterdir() if path.is_dir()]
         for path in (naming.checkpoint_dir(work, trial_id), *inside):
             if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+                freed += 1
+    for path in (work / "jobs").glob("*"):
+        with suppress(FileNotFoundError):  # those that run come and go
+            if time.time() - path.stat().st_mtime > JOB_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
                 freed += 1
     return freed
@@ -123,6 +148,12 @@ def _close_runs(service: Service) -> int:
     from easeml_core.tracking import Tracking
 
     return len(Tracking(service.settings.resolved_mlflow_url()).close_orphans(_LiveAttempts(service)))
+
+
+def _clean_airflow(service: Service) -> None:
+    for url in backup.databases(service.settings.resolved_database_url()):
+        if str(url.database).endswith("airflow"):
+            retention.clean_airflow(service, url.render_as_string(hide_password=False))
 
 
 def _close_tasks(service: Service) -> list[str]:
@@ -169,12 +200,12 @@ def _promotions_due(service: Service) -> list[tuple[int, str]]:
 
 
 def _promote(service: Service, task_id: int) -> Any:
-    from easeml_core.service import promote
+    from easeml_core.service.promote import promote
 
-    return promote.promote(service, task_id)
+    return promote(service, task_id)
 
 
 def _write_status(service: Service, task_id: int) -> None:
-    from easeml_core.service import status
+    from easeml_core.service.status import write_status
 
-    status.write_status(service, task_id)
+    write_status(service, task_id)

@@ -5,28 +5,25 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from easeml_core import naming
+from easeml_core.catalog import MODELS
+from easeml_core.ledger.lifecycle import SHORTEST_TRIAL_SECONDS
+from easeml_core.ledger.models import Attempt, DecisionRecord, Trial
+from easeml_core.ledger.tasks import task_name
+from easeml_core.settings import Settings
 from easeml_core.workorder import ORDER_FILE, WorkOrder
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from easeml_core.service.context import Service
-    from easeml_core.settings import Settings
 
 # A trainer that nobody waits for stops after so long; a restarted worker is back well before.
 LEASH_SECONDS = 10.0
 
 
-def write_order(service: Service, trial_id: int, attempt: int) -> Path:
-    """Write the order of an attempt into its folder, atomically; returns the file's path.
-
-    The content depends on nothing but the ledger and the settings, so writing it again is safe.
-    """
-    order = service.ledger.repeat(lambda session: build_order(session, service.settings, trial_id, attempt))
-    folder = naming.attempt_dir(service.settings.work_dir, trial_id, attempt)
+def write_order(settings: Settings, order: WorkOrder) -> Path:
+    """Write an attempt's order into its folder, atomically; returns the file's path. Safe to repeat."""
+    folder = naming.attempt_dir(settings.work_dir, order.trial_id, order.attempt)
     folder.mkdir(parents=True, exist_ok=True)
     Path(order.checkpoint_dir).mkdir(parents=True, exist_ok=True)
     path = folder / ORDER_FILE
@@ -35,14 +32,10 @@ def write_order(service: Service, trial_id: int, attempt: int) -> Path:
 
 
 def build_order(session: Session, settings: Settings, trial_id: int, number: int) -> WorkOrder:
-    """The order of one attempt. Its time limit is what the trial reserved, less what it has computed."""
-    from sqlalchemy import func, select
+    """The order of one attempt, of nothing but the ledger and the settings: after a kill, the same again.
 
-    from easeml_core.catalog import MODELS
-    from easeml_core.ledger.lifecycle import SHORTEST_TRIAL_SECONDS
-    from easeml_core.ledger.models import Attempt, DecisionRecord, Trial
-    from easeml_core.ledger.tasks import task_name
-
+    Its time limit is what the trial reserved, less what it has computed.
+    """
     trial = session.get_one(Trial, trial_id)
     attempt = session.get_one(Attempt, (trial_id, number))
     decision = session.scalars(
@@ -79,13 +72,15 @@ def build_order(session: Session, settings: Settings, trial_id: int, number: int
         version_digest=trial.data_version.digest,
         objective=trial.task.objective,
         device=attempt.device,
-        threads=threads_per_device(len(settings.devices)),
+        threads=threads_of(settings, attempt.device),
         seed=trial_seed(settings.seed, trial_id),
         search={key: list(values) for key, values in facts.search.items()},
         max_epochs=max(facts.epochs, 1),
         batch_size=max(facts.batch_size, 1),
+        patience=facts.patience,
         limit_seconds=max(trial.reserved_seconds - float(spent or 0.0), SHORTEST_TRIAL_SECONDS),
         leash_seconds=LEASH_SECONDS,
+        memory_limit_bytes=settings.trial_memory_bytes,
         checkpoint_dir=str(naming.checkpoint_dir(settings.work_dir, trial_id)),
         mlflow_url=settings.resolved_mlflow_url(),
         experiment=name.experiment,
@@ -94,9 +89,11 @@ def build_order(session: Session, settings: Settings, trial_id: int, number: int
     )
 
 
-def threads_per_device(devices: int) -> int:
-    """This process's cores, shared out among the devices; at least 1."""
-    return max(len(os.sched_getaffinity(0)) // devices, 1)
+def threads_of(settings: Settings, device: str) -> int:
+    """This host's cores, shared out among the devices that it serves (those of one queue); at least 1."""
+    queues = [settings.device_queues.get(other) for other in settings.devices]
+    here = queues.count(settings.device_queues.get(device))
+    return max(len(os.sched_getaffinity(0)) // max(here, 1), 1)
 
 
 def trial_seed(seed: int, trial_id: int) -> int:

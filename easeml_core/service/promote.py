@@ -62,7 +62,10 @@ def _promote(session: Session, service: Service, task: Task) -> Promotion | None
     name = task_name(task)
     tracking = Tracking(service.settings.resolved_mlflow_url())
     refused: list[str] = []
-    for trial in _better_trials(session, task):
+    better = _better_trials(session, task)
+    if better:
+        tracking.check()  # the task's lock is held: a server that hangs must not hold it for long
+    for trial in better:
         result = TrialResult.model_validate(trial.result)
         problems = (
             tracking.verify_files(result.model_uri, result.model_files)

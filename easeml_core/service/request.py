@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlalchemy import select
@@ -40,23 +41,23 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     tasks = {str(task_name(task)): task for task, _ in rows}
     versions = {task.id: version for task, version in rows}
     names = {task.id: name for name, task in tasks.items()}
+    # Before the budgets: a trial that ends in between is then taken for live although its reservation is
+    # given back already, never for ended while its reservation still counts.
+    completed, active = _trials(session, names)
     budget = budgets.budgets_of(session, tasks.values())
     since = decisions.decisions_since(session, names)
     offered, ids = _candidates(session, names)
-    completed, active = _trials(session, names)
     costs = forecast.cost_model(session)
-    kind = forecast.device_kind(device)
     now = datetime.now(UTC)
 
     open_tasks = []
     over = []
     for name, task in tasks.items():
-        tried = {trial.arm for trial in completed[task.id]} | {trial.arm for trial in active[task.id]}
         view = OpenTask(
             task=name,
             tenant=task.tenant_id,
             template=task.template,
-            arms=_arms(sorted(offered[task.id] | tried), costs, kind, versions[task.id]),
+            arms=_arms(sorted(offered[task.id]), costs, device, versions[task.id]),
             completed=tuple(completed[task.id]),
             active=tuple(active[task.id]),
             weight=task.weight,
@@ -66,15 +67,18 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
             since=since[task.id],
             opened=task.id,
         )
+        view = _give_a_first_chance(view)
         goal = task.stop_quality is not None and view.best >= task.stop_quality
-        if goal or not view.eligible():
+        # What runs now may give back what it has reserved: its end decides whether the task is over.
+        if goal or not (view.active or view.eligible()):
             over.append(task.id)
         if not goal:
             open_tasks.append(view)
 
     arms_of: dict[str, set[str]] = defaultdict(set)
     for view in open_tasks:
-        arms_of[view.template] |= {arm.name for arm in view.arms}
+        played = {trial.arm for trial in view.completed} | {trial.arm for trial in view.active}
+        arms_of[view.template] |= {arm.name for arm in view.arms} | set(filter(forecast.is_known, played))
     history = forecast.histories(session, arms_of, [version.id for version in versions.values()])
     request = AllocationRequest(
         device=device,
@@ -92,9 +96,28 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     return Situation(request, tasks, current, ids, tuple(over))
 
 
-def _arms(names: list[str], costs: CostModel, kind: str, version: DataVersion) -> tuple[Arm, ...]:
+def _arms(names: list[str], costs: CostModel, device: str, version: DataVersion) -> tuple[Arm, ...]:
     sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
-    return tuple(Arm(name, costs.predict(name, kind, forecast.work_of(name, sizes))) for name in names)
+    return tuple(
+        Arm(name, costs.predict(name, forecast.device_kind(device, name), forecast.work_of(name, sizes)))
+        for name in names
+    )
+
+
+def _give_a_first_chance(task: OpenTask) -> OpenTask:
+    """The task, with costs that let its cheapest arm start where nothing was tried yet.
+
+    A prediction alone must not close a task: before any trial it may be off by orders of magnitude, and
+    the trial is stopped at the limit all the same. So the costs are taken to be off by as much as keeps
+    the cheapest arm from fitting.
+    """
+    limits = [limit for limit in (task.remaining_seconds, task.deadline_in) if limit is not None]
+    limit = min(limits, default=math.inf)
+    cheapest = min((arm.predicted_cost for arm in task.arms), default=0.0)
+    if task.completed or task.active or not 0 < limit < cheapest:
+        return task
+    arms = (Arm(arm.name, limit * (arm.predicted_cost / cheapest)) for arm in task.arms)
+    return replace(task, arms=tuple(arms))
 
 
 def _candidates(
@@ -104,7 +127,7 @@ def _candidates(
     ids: dict[tuple[str, str], int] = {}
     for candidate in session.scalars(select(Candidate).where(Candidate.task_id.in_(names))):
         ids[names[candidate.task_id], candidate.name] = candidate.id
-        if candidate.offered:
+        if candidate.offered and forecast.is_known(candidate.name):
             offered[candidate.task_id].add(candidate.name)
     return offered, ids
 

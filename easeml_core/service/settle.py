@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from easeml_core import naming
 from easeml_core.errors import FencedError
+from easeml_core.ledger import lifecycle, promotions, trials
+from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial, TrialState
+from easeml_core.ledger.session import announce
+from easeml_core.ledger.tasks import task_name
+from easeml_core.service.context import Service
+from easeml_core.settings import Settings
 from easeml_core.workorder import HEARTBEAT_FILE, Heartbeat, Outcome, TrialResult
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from easeml_core.ledger.models import Trial, TrialState
-    from easeml_core.service.context import Service
-    from easeml_core.settings import Settings
 
 VANISHED = "the trainer vanished without a result"
 
@@ -38,16 +38,12 @@ class Settlement:
 
 def begin(service: Service, trial_id: int, attempt: int) -> None:
     """The attempt's trainer is about to start: leased → running. Raises FencedError without a lease."""
-    from easeml_core.ledger import trials
-
     lease_seconds = service.settings.lease_seconds
     service.ledger.repeat(lambda session: trials.begin(session, trial_id, attempt, lease_seconds))
 
 
 def renew(service: Service, trial_id: int, attempt: int, mlflow_run_id: str | None = None) -> None:
     """Keep the lease for another `lease_seconds`. Raises FencedError when it is gone: stop the trainer."""
-    from easeml_core.ledger import trials
-
     lease_seconds = service.settings.lease_seconds
     service.ledger.repeat(
         lambda session: trials.renew(session, trial_id, attempt, lease_seconds, mlflow_run_id)
@@ -56,10 +52,6 @@ def renew(service: Service, trial_id: int, attempt: int, mlflow_run_id: str | No
 
 def cancelled(service: Service, trial_id: int) -> bool:
     """Whether the trial's tenant has cancelled its task: then stop the trainer and settle what it leaves."""
-    from sqlalchemy import select
-
-    from easeml_core.ledger.models import Task, TaskState, Trial
-
     query = select(Task.state).join(Trial, Trial.task_id == Task.id).where(Trial.id == trial_id)
     return service.ledger.repeat(lambda session: session.scalar(query)) == TaskState.CANCELLED
 
@@ -85,8 +77,6 @@ def settle(service: Service, trial_id: int, attempt: int, result: TrialResult | 
 
 def expire(service: Service) -> int:
     """Give up every attempt whose lease has expired; returns how many. Each in a transaction of its own."""
-    from easeml_core.ledger import trials
-
     leases = service.ledger.repeat(trials.expired)
     for lease in leases:
         service.ledger.repeat(
@@ -108,9 +98,6 @@ def computed_seconds(settings: Settings, trial_id: int, attempt: int) -> float:
 def _settle(
     session: Session, settings: Settings, trial_id: int, number: int, result: TrialResult | None
 ) -> Settlement | None:
-    from easeml_core.ledger import trials
-    from easeml_core.ledger.models import Attempt, TrialState
-
     trial = trials.locked(session, trial_id)
     attempt = session.get(Attempt, (trial_id, number))
     if attempt is None:
@@ -119,7 +106,7 @@ def _settle(
         _end(session, settings, trial, number, result)
         if attempt.mlflow_run_id is None and result is not None:
             attempt.mlflow_run_id = result.mlflow_run_id
-    elif result is not None and attempt.state != result.outcome:
+    elif result is not None and attempt.state != _state(result):
         if attempt.state == TrialState.LOST and "late result" not in attempt.reason:
             attempt.reason += f"; late result, not counted: {result.outcome}, quality {result.quality}"
         return None
@@ -127,11 +114,6 @@ def _settle(
 
 
 def _expire(session: Session, settings: Settings, trial_id: int, number: int) -> None:
-    from sqlalchemy import func, select
-
-    from easeml_core.ledger import trials
-    from easeml_core.ledger.models import Lease
-
     trial = trials.locked(session, trial_id)
     still = select(Lease).where(
         Lease.trial_id == trial_id, Lease.attempt == number, Lease.expires_at <= func.clock_timestamp()
@@ -149,16 +131,12 @@ def _end(
     vanished: str = VANISHED,
 ) -> None:
     """End a live attempt of a locked trial, and with it the trial or even the task."""
-    from easeml_core.ledger import lifecycle, trials
-    from easeml_core.ledger.models import TrialState
-    from easeml_core.ledger.session import announce
-
     if result is None:
         seconds = computed_seconds(settings, trial.id, number)
         trials.end_attempt(session, trial, number, TrialState.LOST, vanished, seconds)
         trials.give_back(session, trial, vanished, settings.max_attempts)
     else:
-        trials.end_attempt(session, trial, number, result.outcome, result.reason, result.cost_seconds)
+        trials.end_attempt(session, trial, number, _state(result), result.reason, result.cost_seconds)
         if result.outcome is Outcome.INTERRUPTED:
             trials.give_back(session, trial, result.reason or "interrupted", settings.max_attempts)
         else:
@@ -179,10 +157,12 @@ def _end(
     announce(session)
 
 
+def _state(result: TrialResult) -> str:
+    return trials.FAULT if result.fault else str(result.outcome)
+
+
 def _verdict(result: TrialResult) -> tuple[TrialState, str, str | None]:
     """The trial's state, its reason for people, and the kind of failure that is counted."""
-    from easeml_core.ledger.models import TrialState
-
     if result.outcome is Outcome.SUCCEEDED and result.quality is not None:
         return TrialState.SUCCEEDED, result.reason, None
     if result.outcome is Outcome.SUCCEEDED:
@@ -192,8 +172,5 @@ def _verdict(result: TrialResult) -> tuple[TrialState, str, str | None]:
 
 
 def _settlement(session: Session, trial: Trial) -> Settlement:
-    from easeml_core.ledger import promotions
-    from easeml_core.ledger.tasks import task_name
-
     due = promotions.promotion_due(session, trial.task)
     return Settlement(trial.task_id, str(task_name(trial.task)), trial.state, due is not None)

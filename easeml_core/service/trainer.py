@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ __all__ = [
     "read_log",
     "run_job",
     "start",
+    "start_job",
     "stop",
     "touch_leash",
     "wait",
@@ -53,6 +54,7 @@ __all__ = [
 
 TRAINER_FILE = "trainer.json"  # {"pid", "started"}, written by the trainer itself
 SOCKET_FILE = "standby.sock"
+_SECRET_VARIABLES = frozenset({"EASEML_DATABASE_URL", "EASEML_BUCKET_OPTIONS"})
 _START_SECONDS = 60.0  # a fresh interpreter on a busy machine says who it is well within this
 
 
@@ -69,12 +71,13 @@ class TrainerRef:
         return asdict(self)
 
 
-def start(order_path: Path, settings: Settings) -> TrainerRef:
+def start(order_path: Path, settings: Settings, *, ahead: float = 0.0) -> TrainerRef:
     """Start the attempt whose work order is at `order_path`, or find the trainer that already has it.
 
-    Raises TemporaryError where no trainer came up; calling again is safe.
+    `ahead` is how many seconds it may run before the one who will wait for it comes. Raises TemporaryError
+    where no trainer came up; calling again is safe.
     """
-    return _start("train", order_path, settings)
+    return _start("train", order_path, settings, ahead)
 
 
 def is_running(ref: TrainerRef) -> bool:
@@ -105,9 +108,13 @@ def stop(
     processes.end_session(ref.pid, ref.started, grace)
 
 
-def touch_leash(folder: Path) -> None:
-    """Tell the trainer that somebody still waits for it."""
-    (folder / LEASH_FILE).touch()
+def touch_leash(folder: Path, ahead: float = 0.0) -> None:
+    """Tell the trainer that somebody still waits for it, or will within `ahead` seconds."""
+    leash = folder / LEASH_FILE
+    leash.touch()
+    if ahead:
+        until = time.time() + ahead
+        os.utime(leash, (until, until))
 
 
 def read_log(folder: Path, offset: int = 0) -> tuple[str, int]:
@@ -166,17 +173,12 @@ def collect(folder: Path) -> TrialResult:
 def run_job(kind: str, order: dict[str, Any], settings: Settings, timeout: float) -> dict[str, Any]:
     """Run a short job (`promote`, `predict`) beside the trainer's libraries and return its answer.
 
-    `promote` also gets these settings, with the URLs they resolve to: a standby does not know the ledger.
     Raises what the job raised, by class (`TenantError`, `OperatorError`, `TemporaryError`), and
     TemporaryError where it vanished or took longer than `timeout` seconds (then it is ended).
     """
-    folder = settings.work_dir / "jobs" / f"{kind}-{uuid.uuid4().hex}"
-    folder.mkdir(parents=True)
+    order_path = _write_job(kind, order, settings)
+    folder = order_path.parent
     try:
-        order_path = folder / ORDER_FILE
-        if kind == "promote":
-            order = {**order, "settings": _resolved(settings)}
-        write_atomically(order_path, json.dumps(order))  # readable by its owner only
         ref = _start(kind, order_path, settings)
         if not wait(ref, timeout):
             stop(ref, grace=1.0)
@@ -193,10 +195,38 @@ def run_job(kind: str, order: dict[str, Any], settings: Settings, timeout: float
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(kind: str, order_path: Path, settings: Settings) -> TrainerRef:
+def start_job(kind: str, order: dict[str, Any], settings: Settings, timeout: float) -> Path:
+    """Start a short job and wait for nothing; returns its folder, where its log is.
+
+    It ends itself after `timeout` seconds, and removes its folder unless it failed. Nobody is told of a
+    failure: only for what is looked after and repeated elsewhere.
+    """
+    order_path = _write_job(kind, {**order, "unattended_seconds": timeout}, settings)
+    try:
+        _ask_standby(kind, order_path, settings) or _spawn_fresh(kind, order_path)
+    except BaseException:
+        shutil.rmtree(order_path.parent, ignore_errors=True)
+        raise
+    return order_path.parent
+
+
+def _write_job(kind: str, order: dict[str, Any], settings: Settings) -> Path:
+    """Path of the order in a folder of its own.
+
+    `promote` also gets these settings, with the URLs they resolve to: a standby does not know the ledger.
+    """
+    folder = settings.work_dir / "jobs" / f"{kind}-{uuid.uuid4().hex}"
+    folder.mkdir(parents=True)
+    if kind == "promote":
+        order = {**order, "settings": _resolved(settings)}
+    write_atomically(folder / ORDER_FILE, json.dumps(order))  # readable by its owner only
+    return folder / ORDER_FILE
+
+
+def _start(kind: str, order_path: Path, settings: Settings, ahead: float = 0.0) -> TrainerRef:
     order_path = order_path.resolve()
     folder = order_path.parent
-    touch_leash(folder)
+    touch_leash(folder, ahead)
     if (known := _known(folder)) is not None:
         return known
     asked = _ask_standby(kind, order_path, settings) or _spawn_fresh(kind, order_path)
@@ -257,7 +287,7 @@ def _spawn_fresh(kind: str, order_path: Path) -> int:
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", "training.run", "--kind", kind, str(order_path)],
-            {**os.environ, "PYTHONUNBUFFERED": "1"},
+            {**_without_secrets(os.environ), "PYTHONUNBUFFERED": "1"},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -267,6 +297,15 @@ def _spawn_fresh(kind: str, order_path: Path) -> int:
         )
     finally:
         os.close(log)
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a trainer may know of our environment: not the ledger's URL, nor keys of bucket and Airflow."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _SECRET_VARIABLES and not name.startswith("AIRFLOW__")
+    }
 
 
 def _poll(condition: Callable[[], bool], seconds: float) -> bool:

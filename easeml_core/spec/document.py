@@ -8,6 +8,7 @@ and mappings only, keys are text, aliases may not multiply, there is one documen
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from easeml_core.errors import Problem, TenantError
@@ -24,6 +26,7 @@ Path = tuple[str | int, ...]
 MAX_BYTES = 64 * 1024
 MAX_VALUES = 10_000  # with aliases written out
 MAX_DEPTH = 20
+LARGEST = 2**63 - 1  # whole number
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {_TAG + name for name in ("str", "int", "float", "bool", "null")}
 
@@ -84,9 +87,8 @@ def read_document(content: bytes | str, file: str) -> Document:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)  # the latest one counts, as YAML has it
+            _check_nesting(text, file)
             root = yaml.compose(io.StringIO(text))
-    except RecursionError:
-        raise _refused(file, f"values are nested more than {MAX_DEPTH} deep") from None
     except YAMLError as error:
         raise _syntax_error(text, error, file) from None
     if root is None or (isinstance(root, ScalarNode) and not root.value.strip()):
@@ -101,6 +103,19 @@ def read_document(content: bytes | str, file: str) -> Document:
 PROGRAM_FIX = "write `program: |` and, indented on the next line, the program"
 
 
+def _check_nesting(text: str, file: str) -> None:
+    """Refuse deep nesting event by event: composing it first would take long, and recurse too deep."""
+    depth = 0
+    for event in YAML(typ="safe", pure=True).parse(io.StringIO(text)):
+        if isinstance(event, MappingStartEvent | SequenceStartEvent):
+            depth += 1
+        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            line = event.start_mark.line + 1
+            raise _refused(file, f"values are nested more than {MAX_DEPTH} deep", line)
+
+
 class _Reader:
     """Turns nodes into values; counts them, so that aliases cannot multiply."""
 
@@ -111,6 +126,7 @@ class _Reader:
 
     def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        columns: dict[str, int] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, ScalarNode) or key.tag not in _PLAIN | {_TAG + "merge"}:
@@ -118,9 +134,13 @@ class _Reader:
                 continue
             inner = (*path, key.value)
             if key.value in values:
-                first = self.document.line(inner)
-                self._note(inner, f"is given twice, in lines {first} and {line}", line, "keep one of them")
+                first, column = self.document.line(inner), key.start_mark.column + 1
+                where = f"lines {first} and {line}"
+                if first == line:
+                    where = f"line {line}, at columns {columns[key.value]} and {column}"
+                self._note(inner, f"is given twice, in {where}", line, "keep one of them")
                 continue
+            columns[key.value] = key.start_mark.column + 1
             self.document._lines[inner] = line
             values[key.value] = self.value(value, inner)
         return values
@@ -154,13 +174,23 @@ class _Reader:
             )
             return None
         try:
-            return self.constructor.construct_object(node, deep=True)
-        except (ValueError, YAMLError):
-            self._note(path, f"{node.value[:40]!r} is no number that can be read", first)
+            value = self.constructor.construct_object(node, deep=True)
+            if isinstance(value, int | float) and not _is_usable(value, node.value):
+                raise ValueError(node.value)
+        except Exception:  # ruamel raises many classes on text that belies its tag
+            self._note(path, f"{node.value[:40]!r} is no number that can be used", first)
             return None
+        return value
 
     def _note(self, path: Path, message: str, line: int, fix: str | None = None) -> None:
         self.document.problems.append(self.document.problem(path, message, line=line, fix=fix))
+
+
+def _is_usable(value: float, text: str) -> bool:
+    """Whether a number is one that Python, JSON and PostgreSQL all keep; `.inf` is left to its field."""
+    if isinstance(value, int):
+        return abs(value) <= LARGEST
+    return not math.isinf(value) or "inf" in text.lower()
 
 
 def _decode(content: bytes | str, file: str) -> str:

@@ -11,11 +11,19 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from easeml_core import catalog
 from easeml_core.errors import Problem
+from easeml_core.language import TEMPLATES
 from easeml_core.objectives import OBJECTIVES
 from easeml_core.spec.document import PROGRAM_FIX, Document, Path
 
 MAX_SEED = 2**32 - 1
+# What some row with trainable models is measured by: nothing else is offered.
+TRAINABLE = tuple(
+    name
+    for name in OBJECTIVES
+    if any(name in row.objectives and catalog.models_for(row.id) for row in TEMPLATES)
+)
 
 
 def _whole(value: Any) -> Any:
@@ -34,7 +42,10 @@ def _moment(value: str) -> datetime:
     moment = datetime.fromisoformat(re.sub(r"\s+(?=[-+Z])", "", value.strip()))
     if ":" not in value:
         raise ValueError("a date alone does not say when")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("the year is out of range in UTC") from error
 
 
 class _Fields(BaseModel):
@@ -77,7 +88,7 @@ class TaskFile(_Fields):
     program: str = Field(description="text: the program that says what goes in and what comes out")
     description: str = Field("", max_length=10_000, description="text of at most 10000 characters")
     objective: Annotated[str, AfterValidator(_known_objective)] | None = Field(
-        None, description=f"one of {', '.join(OBJECTIVES)}"
+        None, description=f"one of {', '.join(TRAINABLE)}"
     )
     priority: float = Field(1.0, gt=0, le=1000, description="a number above 0, at most 1000")
     budget: Budget = Field(Budget(), description="a mapping with trials, device_hours or both")
@@ -140,7 +151,7 @@ def _remedy(path: Path, error: Any, got: Any) -> str | None:
     if isinstance(got, str) and error["type"] in ("int_type", "float_type"):
         return "take the quotes away" if re.fullmatch(r"[-+0-9.e]+", got.strip()) else None
     if path == ("objective",) and isinstance(got, str):
-        close = get_close_matches(got.lower(), OBJECTIVES, n=1)
+        close = get_close_matches(got.lower(), TRAINABLE, n=1)
         return f"did you mean `{close[0]}`?" if close else None
     return None
 

@@ -39,9 +39,12 @@ def check_rules(
             problems += _check_sizes(document, program, found)
             if "objective" in fields:
                 problems += _check_objective(document, found.template, objective)
+            # Of a vector, the objective says which row is meant, and so which models there are.
+            if "objective" in fields or not found.template.id.startswith("vector-"):
                 problems += _check_candidates(document, found.template, fields.get("candidates"))
-    if "objective" in fields and fields.get("stop_when") is not None:
-        default = found.template.objectives[0] if found else None
+    if fields.get("stop_when") is not None:
+        # With a wrong objective, what can be said of the goal alone is still said.
+        default = found.template.objectives[0] if found and "objective" in fields else None
         problems += _check_stop(document, objective or default, fields["stop_when"])
     return program, found, problems
 

@@ -25,6 +25,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 _NOT_PASSED = frozenset({"home", "database_url", "mlflow_url", "airflow_port", "mlflow_port"})
 # What an operator's shell may hold that would reconfigure a server behind our back.
 _FOREIGN = ("AIRFLOW", "_AIRFLOW", "EASEML_", "MLFLOW_", "_MLFLOW_", "PG", "PYTEST_")
+# glibc keeps an arena per thread otherwise: tens of MB per server that only idles.
+_ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}
 _SECRET_SETTINGS = frozenset({"bucket_options"})
 
 
@@ -47,8 +49,13 @@ def inherited() -> dict[str, str]:
 
 
 def supervisor_environment() -> dict[str, str]:
-    """For supervisord and `launch`: only where to find this package."""
-    return {"PYTHONPATH": str(REPOSITORY)}
+    """For supervisord and `launch`: where to find this package, and what only a starting process reads."""
+    return {"PYTHONPATH": str(REPOSITORY), **_ALLOCATOR}
+
+
+def preload_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of Airflow's environment what its own modules read when they are imported."""
+    return {name: value for name, value in variables.items() if name.startswith("AIRFLOW_")}
 
 
 def code_folders(settings: Settings) -> tuple[Path, Path]:
@@ -82,7 +89,12 @@ def settings_environment(settings: Settings, *, secrets: bool = True) -> dict[st
 def common(settings: Settings, layout: Layout) -> dict[str, str]:
     """What every Python program of the stack gets; no secrets."""
     _, plugins = code_folders(settings)
-    path = [str(REPOSITORY), str(plugins), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = [
+        str(REPOSITORY),
+        str(plugins),
+        str(REPOSITORY / "plugins"),
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     return {
         STACK_VARIABLE: str(layout.home),
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
@@ -90,8 +102,7 @@ def common(settings: Settings, layout: Layout) -> dict[str, str]:
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "GIT_PYTHON_REFRESH": "quiet",
-        # glibc keeps an arena per thread otherwise: tens of MB per server that only idles.
-        "MALLOC_ARENA_MAX": "2",
+        **_ALLOCATOR,
     }
 
 
@@ -122,14 +133,15 @@ def airflow_environment(
     """For every Airflow program."""
     dags, plugins = code_folders(settings)
     url = endpoints.airflow_url
-    # Each device's chain runs one task at a time; intake, inference and maintenance run beside them.
-    parallelism = len(settings.devices) + 3
+    # Each device's chain runs one task at a time; intake, inference and maintenance share two places
+    # beside them. A worker that only waits holds 25 MB.
+    parallelism = len(settings.devices) + 2
     sections: Mapping[str, Mapping[str, object]] = {
         "CORE": {
             "DAGS_FOLDER": dags,
             "PLUGINS_FOLDER": plugins,
             "LOAD_EXAMPLES": False,
-            "EXECUTOR": "LocalExecutor",
+            "EXECUTOR": "easeml_airflow.executor.SharingLocalExecutor",
             "PARALLELISM": parallelism,
             "DAGS_ARE_PAUSED_AT_CREATION": False,
             "FERNET_KEY": keys.fernet_key,

@@ -11,7 +11,9 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
 from easeml_core.stack import leftovers
 from easeml_core.stack.layout import STACK_VARIABLE, Layout
@@ -19,13 +21,30 @@ from easeml_core.stack.layout import STACK_VARIABLE, Layout
 _PR_SET_PDEATHSIG = 1
 
 
-def main(name: str) -> None:
-    """Replace this process by the program `name` of the home in `EASEML_STACK`; does not return."""
-    layout = Layout(Path(os.environ[STACK_VARIABLE]))
-    program = json.loads(layout.program(name).read_text())
+class Description(TypedDict):
+    """A program as `Program.as_dict` writes it."""
+
+    command: list[str]
+    environment: dict[str, str]
+    stop_signal: int
+    uid: int | None
+    gid: int | None
+    folder: str
+    preloaded: bool
+
+
+def read(name: str) -> Description:
+    """The program `name` of the home in `EASEML_STACK`."""
+    description: Description = json.loads(_layout().program(name).read_text())
+    return description
+
+
+def become(name: str, run: Callable[[Description], None]) -> None:
+    """Make this process fit to be the program `name`, then `run` it."""
+    program = read(name)
     parent = os.getppid()
-    leftovers.clear_program(layout, name)
-    if os.geteuid() == 0 and program["uid"]:
+    leftovers.clear_program(_layout(), name)
+    if os.geteuid() == 0 and program["uid"] and program["gid"]:
         os.setgroups([])
         os.setgid(program["gid"])
         os.setuid(program["uid"])
@@ -35,8 +54,16 @@ def main(name: str) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, program["stop_signal"])
     if os.getppid() != parent:
         sys.exit("supervisord is gone")
+    run(program)
+
+
+def _layout() -> Layout:
+    return Layout(Path(os.environ[STACK_VARIABLE]))
+
+
+def _execute(program: Description) -> None:
     os.execve(program["command"][0], program["command"], program["environment"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    become(sys.argv[1], _execute)

@@ -91,6 +91,11 @@ class Layout:
         return self.run / "supervisord.conf"
 
     @property
+    def preload(self) -> Path:
+        """The environment in which supervisord imports what its programs share."""
+        return self.run / "preload.json"
+
+    @property
     def pid(self) -> Path:
         """supervisord's process id."""
         return self.run / "supervisord.pid"

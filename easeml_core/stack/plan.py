@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from easeml_core.allocator import make_policy
+from easeml_core.hardware import check_devices
 from easeml_core.settings import Settings
 from easeml_core.stack import databases, environment, postgres
 from easeml_core.stack.environment import Endpoints
@@ -36,8 +38,11 @@ class Plan:
 def make_plan(settings: Settings, layout: Layout, *, running: bool) -> Plan:
     """The plan for these settings; picks ports and makes keys that are missing.
 
-    Raises OperatorError when a port is taken, a folder is missing or the database can't be placed.
+    Raises OperatorError when a port is taken, a folder is missing or the database can't be placed, for a GPU
+    that is not there and a policy that nobody knows.
     """
+    make_policy(settings.policy)
+    check_devices(settings.devices)
     keys = load_keys(layout.secrets)
     wanted = {"airflow": settings.airflow_port}
     if not settings.mlflow_url:

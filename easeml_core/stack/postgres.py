@@ -52,8 +52,10 @@ class Server:
     def command(self) -> tuple[str, ...]:
         """Arguments that start the server: no TCP, few and small buffers, UTC."""
         options = {
-            "max_connections": "200",
-            "shared_buffers": "64MB",
+            "max_connections": "100",
+            "shared_buffers": "16MB",
+            # No worker processes for reads that the page cache answers anyway.
+            "io_method": "sync",
             "unix_socket_permissions": "0700",
             "jit": "off",
             "timezone": "UTC",
@@ -150,6 +152,16 @@ def initialise(server: Server, password: str) -> None:
     if done.returncode != 0:
         raise OperatorError(f"initdb failed:\n{(done.stderr or done.stdout)[-2000:]}")
     aside.rename(server.data)
+
+
+def programs_folder() -> Path | None:
+    """Where the embedded server's programs lie (`pg_dump` …); None where it is not installed."""
+    try:
+        wheel = _wheel()
+    except ImportError:
+        return None
+    folder: Path = wheel.POSTGRES_VERSIONS[wheel.TARGET_POSTGRES_VERSION]
+    return folder
 
 
 def _wheel() -> ModuleType:

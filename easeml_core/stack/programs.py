@@ -52,7 +52,8 @@ PATIENCE = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program. `environment` holds what we set."""
+    """One program. `environment` holds what we set; a `preloaded` one (`python -m MODULE …`) is forked from
+    supervisord, which has imported its modules."""
 
     name: str
     command: tuple[str, ...]
@@ -61,6 +62,7 @@ class Program:
     uid: int | None = None
     gid: int | None = None
     folder: Path | None = None
+    preloaded: bool = False
 
     @property
     def patience(self) -> int:
@@ -87,6 +89,7 @@ class Program:
             "uid": self.uid,
             "gid": self.gid,
             "folder": str(self.folder or layout.run),
+            "preloaded": self.preloaded,
             "fingerprint": self.fingerprint,
         }
 
@@ -115,7 +118,7 @@ def build_programs(
         (TRIGGERER, ("triggerer", "--skip-serve-logs")),
         (SCHEDULER, ("scheduler", "--skip-serve-logs")),
     ):
-        programs.append(Program(name, (sys.executable, "-m", "airflow", *arguments), airflow))
+        programs.append(Program(name, (sys.executable, "-m", "airflow", *arguments), airflow, preloaded=True))
     if importlib.util.find_spec("training.standby") is not None:
         trainer = environment.trainer_environment(settings, layout, endpoints)
         programs.append(Program(STANDBY, (sys.executable, "-m", "training.standby"), trainer))

@@ -11,7 +11,7 @@ from easeml_core.stack.files import read_json, write_private
 from easeml_core.stack.keys import AIRFLOW_USER
 from easeml_core.stack.logs import tail
 from easeml_core.stack.plan import Plan
-from easeml_core.stack.programs import POSTGRES, STANDBY
+from easeml_core.stack.programs import API_SERVER, POSTGRES, SCHEDULER, STANDBY
 from easeml_core.stack.supervisor import Supervisor
 
 Progress = Callable[[str], None]
@@ -31,8 +31,9 @@ def start(plan: Plan, supervisor: Supervisor, progress: Progress, deadline: floa
         if read_json(layout.program(program.name), {}).get("fingerprint") != program.fingerprint
     }
     running = supervisor.pid() is not None and supervisor.answers()
-    if running and plan.names != supervisor.states().keys():
-        progress("restarting: other programs are wanted")
+    preload = environment.preload_environment(plan.airflow_environment)
+    if running and (plan.names != supervisor.states().keys() or read_json(layout.preload, {}) != preload):
+        progress("restarting everything: other programs are wanted, or Airflow's own settings changed")
         stopping.stop(layout, supervisor, progress)
         running = False
     elif running and changed:
@@ -44,6 +45,7 @@ def start(plan: Plan, supervisor: Supervisor, progress: Progress, deadline: floa
         progress("starting the supervisor")
         stopping.clear(layout)
         write_private(layout.airflow / "passwords.json", {AIRFLOW_USER: plan.keys.airflow_password})
+        write_private(layout.preload, preload)
         layout.conf.touch(mode=0o600)
         layout.conf.write_text(conf.render(layout, plan.programs))
         supervisor.start(environment.supervisor_environment())
@@ -57,7 +59,10 @@ def start(plan: Plan, supervisor: Supervisor, progress: Progress, deadline: floa
         progress("preparing the databases")
         databases.create(plan.urls.values())
         databases.migrate(layout, plan.urls, plan.airflow_environment)
-    supervisor.start_programs(program.name for program in plan.programs)
+    # The scheduler last: the tasks that it starts at once talk to the api-server, and fail without it.
+    supervisor.start_programs(program.name for program in plan.programs if program.name != SCHEDULER)
+    wait_healthy(plan, supervisor, {API_SERVER}, progress, deadline)
+    supervisor.start_programs({SCHEDULER})
     wait_healthy(plan, supervisor, plan.names, progress, deadline)
 
 
@@ -66,6 +71,7 @@ def wait_healthy(
 ) -> None:
     """Wait until each of these programs runs and does its work."""
     wanted = frozenset(names)
+    said: frozenset[str] = frozenset()
     seen: dict[str, set[int]] = {name: set() for name in wanted}
     while True:
         states = supervisor.states()
@@ -77,7 +83,9 @@ def wait_healthy(
         waiting = wanted - health.healthy(plan.layout, plan.endpoints, runs)
         if not waiting:
             return
-        progress(f"waiting for {', '.join(sorted(waiting))}")
+        if waiting != said:
+            progress(f"waiting for {', '.join(sorted(waiting))}")
+            said = waiting
         if time.monotonic() > deadline:
             raise _failure(plan, min(waiting), "is not healthy in time")
         time.sleep(0.1)

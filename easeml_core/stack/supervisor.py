@@ -47,13 +47,13 @@ class Supervisor:
             return None
         return process.pid if alive else None
 
-    def start(self, variables: dict[str, str], timeout: float = 15.0) -> None:
+    def start(self, variables: dict[str, str], timeout: float = 30.0) -> None:
         """Start it as a daemon and wait until it answers; raises OperatorError when it does not."""
         layout = self._layout
         layout.supervisor_socket.unlink(missing_ok=True)
         layout.pid.unlink(missing_ok=True)
         done = subprocess.run(
-            (sys.executable, "-m", "supervisor.supervisord", "-c", str(layout.conf)),
+            (sys.executable, "-m", "easeml_core.stack.supervisord", "-c", str(layout.conf)),
             cwd=layout.run,
             env={**environment.inherited(), **variables, STACK_VARIABLE: str(layout.home)},
             stdin=subprocess.DEVNULL,

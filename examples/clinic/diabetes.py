@@ -15,7 +15,7 @@ SPEC = """\
 program: "{input: {[Tensor[10]], []}, output: {[Tensor[1]], []}}"
 description: progression of the disease one year after the first visit
 objective: r2
-budget: {trials: 4, device_hours: 0.05}
+budget: {trials: 4}
 validation: {fraction: 0.25, seed: 7}
 """
 

@@ -14,7 +14,7 @@ program: "{input: {[Tensor[30]], []}, output: {[Tensor[2]], []}}"
 description: benign or malignant, from measurements of cell nuclei
 # One class is rarer than the other: count both alike.
 objective: balanced_accuracy
-budget: {trials: 4, device_hours: 0.05}
+budget: {trials: 4, device_hours: 1}
 validation: {fraction: 0.25, seed: 7}
 """
 

@@ -16,7 +16,7 @@ SPEC = """\
 # A series: each step holds one number and links to the next one; to one of two classes.
 program: "{input: {[Tensor[1]], [next]}, output: {[Tensor[2]], []}}"
 description: a hand that draws a gun, or only points
-budget: {trials: 2, device_hours: 0.05}
+budget: {trials: 3, device_hours: 0.5}
 """
 
 _CLASSES = {1: "gun", 2: "point"}

@@ -16,7 +16,7 @@ program: "{input: {[Tensor[28, 28, 1]], []}, output: {[Tensor[10]], []}}"
 description: handwritten digits of the post office, 28 x 28 pixels
 # Patterns work too: this leaves out the networks that would take minutes on a CPU.
 candidates: {include: ["*"], exclude: ["VGG-*", GoogLeNet, AlexNet, "ResNet-*", NIN]}
-budget: {trials: 2, device_hours: 0.05}
+budget: {trials: 2}
 # Good enough is good enough: training stops here even when budget is left.
 stop_when: {accuracy: 0.99}
 """

@@ -20,13 +20,16 @@ class MlflowRunLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """URL of the run; empty (no button) where the trainer never got as far as one."""
+        from easeml_core.naming import MLFLOW_VIEW
+
         hook = operator.hook  # type: ignore[attr-defined]
         run = hook.mlflow_run()
         if not run.get("mlflow_run_id"):
             return ""
         # MLflow's page finds a run by its id alone; the experiment only fills the bread crumbs.
         experiment = run.get("experiment_id", "0")
-        return f"{hook.order.mlflow_url}/#/experiments/{experiment}/runs/{run['mlflow_run_id']}"
+        page = f"{hook.service.settings.shown_mlflow_url()}/#/experiments/{experiment}/runs"
+        return f"{page}/{run['mlflow_run_id']}{MLFLOW_VIEW}"
 
 
 @attrs.define
@@ -37,7 +40,8 @@ class ChampionLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """URL of the registered model of the task that this trial belongs to."""
-        from easeml_core.naming import TaskName
+        from easeml_core.naming import MLFLOW_VIEW, TaskName
 
-        order = operator.hook.order  # type: ignore[attr-defined]
-        return f"{order.mlflow_url}/#/models/{TaskName(order.tenant, order.task).model}"
+        hook = operator.hook  # type: ignore[attr-defined]
+        name = TaskName(hook.order.tenant, hook.order.task)
+        return f"{hook.service.settings.shown_mlflow_url()}/#/models/{name.model}{MLFLOW_VIEW}"

@@ -10,10 +10,17 @@ from airflow.listeners import hookimpl
 
 log = logging.getLogger(__name__)
 
-# What the tasks of our DAGs import inside `execute()`. None of it starts a thread or opens a connection at
-# import, so it is safe to fork; torch and mlflow stay out, they live in the trainer.
+# What Airflow imports in each task's process before it runs, and what the tasks of our DAGs import inside
+# `execute()`. None of it starts a thread or opens a connection at import, so it is safe to fork; torch and
+# mlflow stay out, they live in the trainer.
 LIGHT_MODULES = (
+    "airflow.dag_processing.dagbag",
+    "airflow.sdk.execution_time.supervisor",
+    "airflow.sdk.execution_time.task_runner",
+    "airflow.sdk.execution_time.timeout",
     "numpy",
+    "numpy.ma",  # numpy imports it with the first median
+    "encodings.idna",  # and Python with the first URL
     "psycopg2",
     "sqlalchemy.dialects.postgresql.psycopg2",
     "easeml_core.service.decide",
@@ -22,6 +29,9 @@ LIGHT_MODULES = (
     "easeml_core.service.status",
     "easeml_core.service.intake",
     "easeml_core.service.infer",
+    "easeml_core.bucket.local",
+    "easeml_core.ledger.reports",
+    "easeml_core.ledger.uploads",
     "easeml_airflow.operators",
 )
 

@@ -10,10 +10,11 @@ trainer, no ledger. After three red runs in a row Airflow pauses the device.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, ResumableJobMixin
-from airflow.sdk.exceptions import AirflowException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
 from easeml_airflow.hooks import KILL_GRACE_SECONDS, TrainerHook
 from easeml_airflow.leases import Stop
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from easeml_core.workorder import TrialResult
 
 PROMOTE_SECONDS = 120.0
+# From the decide step's end to the train step's start, on a busy machine. With the trainer's own leash it
+# stays well below a lease: when that expires, nothing of the attempt runs any more.
+AHEAD_SECONDS = 20.0
 
 
 def _assignment(fields: dict[str, Any]) -> Assignment:
@@ -37,6 +41,10 @@ def _assignment(fields: dict[str, Any]) -> Assignment:
 
 class DecideOperator(BaseOperator):
     """Asks the allocator what `device` trains next, leases it, and hands on the assignment.
+
+    The trainer is started here already, for the train step to attach to: it forks, opens its data and
+    computes while Airflow is busy scheduling. Whatever becomes of that step, an attempt runs once, and a
+    trainer that nobody comes for within `AHEAD_SECONDS` ends itself.
 
     With nothing to do it waits inside the task, for the settings' `decide_wait_seconds`, to be woken at once
     when work arrives; then it skips the steps after it, at no cost.
@@ -53,18 +61,23 @@ class DecideOperator(BaseOperator):
         """Return the assignment as JSON-ready fields, or skip all that follows."""
         from dataclasses import asdict
 
-        from easeml_core.service import Service, decide
+        from easeml_core.errors import TemporaryError
+        from easeml_core.service import Service, decide, trainer
 
         service = Service.from_environment()
         assignment = decide.decide(service, self.device, service.settings.decide_wait_seconds)
         if assignment is None:
             self.log.info("nothing to train on %s now", self.device)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))
+        try:
+            trainer.start(Path(assignment.order_path), service.settings, ahead=AHEAD_SECONDS)
+        except TemporaryError as error:
+            self.log.warning("not started ahead of the train step: %s", error)
         return asdict(assignment)
 
 
 class TrainModelOperator(ResumableJobMixin, BaseOperator):
-    """Runs the trainer of one assignment and waits for its end.
+    """Runs the trainer of one assignment, started by the decide step as a rule, and waits for its end.
 
     Blocking, because a deferred task costs two seconds more per trial. A worker that dies leaves the trainer
     running; the next try of the task attaches to it. An attempt is never started twice: where its trainer has
@@ -112,8 +125,8 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
             return self.execute_resumable(context)
         except FencedError as error:
             # Somebody else has the trial: theirs is the result, and there is nothing wrong with us.
-            self.log.warning("not started: %s", error)
-            self.hook.stopped = Stop.FENCED
+            self.log.warning("not ours any more: %s", error)
+            self.hook.stop(Stop.FENCED)
             return self._outcome()
 
     def submit_job(self, context: Context) -> dict[str, Any]:
@@ -155,7 +168,11 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
 
 
 class SettleOperator(BaseOperator):
-    """Writes an attempt's end into the ledger, promotes the task's best model, updates the tenant's status.
+    """Writes an attempt's end into the ledger, and has the champion and the tenant's status follow.
+
+    A promotion takes longer than anything else between two trials, so nobody waits for it: it runs beside
+    the next trial and writes the status when it is through. What a crash cuts short there, maintenance
+    repeats. Where no promotion is due, the status is written here.
 
     Runs whatever happened before it, and again after a crash, with the same effect: the ledger refuses a
     second settlement of an attempt, promotion and status are idempotent. An attempt that was given up before
@@ -191,13 +208,16 @@ class SettleOperator(BaseOperator):
             self.log.warning("%s", error)
             return None
         if settlement.promote:
-            answer = trainer.run_job(
+            folder = trainer.start_job(
                 "promote", {"task_id": settlement.task_id}, service.settings, PROMOTE_SECONDS
             )
-            self.log.info("promotion: %s", answer)
-        status.write_status(service, settlement.task_id)
+            self.log.info("promoting the best model of %s (log in %s)", settlement.task, folder)
+        else:
+            status.write_status(service, settlement.task_id)
         if not self.trained:
             raise AirflowException("the train step failed for a reason of the machinery: see its log")
+        if result is not None and result.fault:
+            raise AirflowFailException(f"the installation is at fault, not the trial: {result.reason}")
         return str(settlement.state)
 
     def _result(self, service: Service, assignment: Assignment) -> TrialResult | None:

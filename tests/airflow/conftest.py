@@ -64,7 +64,7 @@ def standby(settings) -> Iterator[ScriptedStandby]:
 
 
 @pytest.fixture
-def assignment(service, settings, status_calls) -> dict[str, object]:
+def assignment(service, settings) -> dict[str, object]:
     """A leased first attempt of a trial, as the decide step hands it on."""
     return lease_trial(service, settings)
 
@@ -73,34 +73,3 @@ def assignment(service, settings, status_calls) -> dict[str, object]:
 def quick_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases are renewed, and cancellation is noticed, twenty times a second."""
     monkeypatch.setattr("easeml_airflow.hooks.RENEW_SECONDS", 0.05)
-
-
-@pytest.fixture
-def status_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Ids of the tasks whose status was written."""
-    import sys
-    import types
-
-    calls = []
-    m = types.ModuleType("easeml_core.service.status")
-    m.write_status = lambda service, task_id: calls.append(task_id)
-    monkeypatch.setitem(sys.modules, "easeml_core.service.status", m)
-    import easeml_core.service
-
-    monkeypatch.setattr(easeml_core.service, "status", m, raising=False)
-    try:
-        import easeml_core.service.decide
-    except ImportError:
-        from dataclasses import dataclass
-
-        @dataclass
-        class Assignment:
-            trial_id: int
-            attempt: int
-            order_path: str
-
-        m = types.ModuleType("easeml_core.service.decide")
-        m.Assignment = Assignment
-        monkeypatch.setitem(sys.modules, "easeml_core.service.decide", m)
-        monkeypatch.setattr(easeml_core.service, "decide", m, raising=False)
-    return calls

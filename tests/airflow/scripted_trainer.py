@@ -45,6 +45,9 @@ def main(behaviour: str, order_path: str) -> None:
             "cost_seconds": 0.01,
         }
     )
+    if behaviour == "fault":
+        result |= {"outcome": "interrupted", "quality": None, "score": None, "reason": "no such GPU"}
+        result |= {"fault": True, "cost_seconds": 0.0}
     if behaviour == "wrong-attempt":
         result["attempt"] += 1
     aside = os.path.join(folder, "result.aside")

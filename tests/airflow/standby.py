@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).with_name("scripted_trainer.py")
 class ScriptedStandby:
     """Speaks the standby's protocol; `behaviour` names what the trainers it starts do, `started` their pids.
 
-    Promotions only succeed; their orders are kept in `promotions`.
+    `promotion` names what promotions do; their orders are kept in `promotions`.
 
     Like the real one it starts each trainer in a session of its own, writes `trainer.json`, and notes in
     `exit.json` how it ended.
@@ -29,8 +29,10 @@ class ScriptedStandby:
 
     def __init__(self, run_dir: Path) -> None:
         self.behaviour = "succeed"
+        self.promotion = "promote"
         self.started: list[int] = []
         self.promotions: list[dict[str, object]] = []
+        self._leaders: list[int] = []
         run_dir.mkdir(parents=True, exist_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Bound by a relative path: a socket's path may have 107 characters, and pytest's folders are long.
@@ -52,7 +54,7 @@ class ScriptedStandby:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for pid in self.started:
+        for pid in self._leaders:
             for member in members(pid):
                 with suppress(ProcessLookupError):
                     os.kill(member, signal.SIGKILL)
@@ -69,7 +71,7 @@ class ScriptedStandby:
                 stream.write(json.dumps({"ok": True, "pid": process.pid}) + "\n")
 
     def _start(self, kind: str, order: Path) -> subprocess.Popen[bytes]:
-        behaviour = self.behaviour if kind == "train" else kind
+        behaviour = self.behaviour if kind == "train" else self.promotion
         with (order.parent / "log.txt").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-S", str(SCRIPT), behaviour, str(order)],
@@ -79,6 +81,7 @@ class ScriptedStandby:
                 start_new_session=True,
                 env={"PYTHONUNBUFFERED": "1"},
             )
+        self._leaders.append(process.pid)
         if kind == "train":
             self.started.append(process.pid)
         else:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from easeml_airflow import hooks
-from easeml_airflow.operators import SettleOperator, TrainModelOperator
+from easeml_airflow.operators import DecideOperator, SettleOperator, TrainModelOperator
 from sqlalchemy import select, update
 
+from easeml_core.errors import TemporaryError
 from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial
 from easeml_core.service import Service
 from tests.airflow.standby import ScriptedStandby, alive, members, until
@@ -97,7 +98,7 @@ def _grandchild(folder: Path) -> int:
 
 
 def test_a_trial_is_trained_and_settled(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     trained = _train(assignment).execute(context)
     assert trained == {"trial_id": assignment["trial_id"], "attempt": 1, "stopped": None}
@@ -106,14 +107,13 @@ def test_a_trial_is_trained_and_settled(
     assert _settle(assignment, trained) == "succeeded"
     trial = _trial(service)
     assert (trial.state, trial.quality) == ("succeeded", 0.75)
-    assert status_calls == [trial.task_id]
     assert [order["task_id"] for order in standby.promotions] == [trial.task_id]
     with service.ledger.transaction() as session:
         assert session.scalars(select(Lease)).all() == [], "the device is free again"
 
 
 def test_settling_twice_is_settling_once(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     trained = _train(assignment).execute(context)
     first = _settle(assignment, trained), _trial(service).cost_seconds
@@ -134,16 +134,83 @@ def test_the_trainers_log_is_in_the_task_log(
     [("fail", "the candidate raised"), ("vanish", "ended without a result"), ("wrong-attempt", "attempt 2")],
 )
 def test_a_failed_trial_is_a_result(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls, behaviour: str, reason: str
+    service: Service, standby: ScriptedStandby, assignment, context, behaviour: str, reason: str
 ) -> None:
     standby.behaviour = behaviour
     trained = _train(assignment).execute(context)
     assert _settle(assignment, trained) == "failed"  # and neither step raised
     assert reason in _trial(service).reason
+    # There is nothing to promote, so the status does not wait for a promotion either.
+    assert standby.promotions == []
+    assert json.loads(service.bucket.read("clinic/tumours/status.json"))["trials"][0]["state"] == "failed"
+
+
+def test_a_fault_of_the_installation_is_red_and_costs_nothing(
+    service: Service, standby: ScriptedStandby, assignment, context
+) -> None:
+    standby.behaviour = "fault"
+    trained = _train(assignment).execute(context)
+    with pytest.raises(AirflowFailException, match="no such GPU"):
+        _settle(assignment, trained)
+    assert (_trial(service).state, _trial(service).cost_seconds) == ("planned", 0.0)
+
+
+def test_settling_does_not_wait_for_the_promotion(
+    service: Service, standby: ScriptedStandby, assignment, context
+) -> None:
+    trained = _train(assignment).execute(context)
+    standby.promotion = "hang"
+    assert _settle(assignment, trained) == "succeeded"
+    assert len(standby.promotions) == 1
+    assert service.bucket.read_if_there("clinic/tumours/status.json") is None, "it follows the promotion"
+
+
+@pytest.fixture
+def decided(assignment, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The decide step's work when the allocator gives `assignment`."""
+    from easeml_core.service import decide
+
+    monkeypatch.setattr(decide, "decide", lambda *_: decide.Assignment(**assignment))
+    return DecideOperator(task_id="decide", device="cpu0").execute({})
+
+
+def test_the_trainer_starts_before_the_train_step_and_only_once(
+    service: Service, standby: ScriptedStandby, decided, context
+) -> None:
+    (first,) = standby.started
+    assert (_folder(decided) / "leash").stat().st_mtime > time.time() + 5, "nobody holds its leash yet"
+    assert _trial(service).state == "leased"
+    trained = _train(decided).execute(context)
+    assert standby.started == [first]
+    assert _settle(decided, trained) == "succeeded"
+
+
+def test_a_trainer_started_for_a_lease_that_went_away_is_ended(
+    service: Service, standby: ScriptedStandby, assignment, context, request: pytest.FixtureRequest
+) -> None:
+    standby.behaviour = "hang"
+    decided = request.getfixturevalue("decided")
+    assert members(standby.started[0])
+    with service.ledger.transaction() as session:
+        session.execute(update(Lease).values(attempt=2))
+    assert _train(decided).execute(context)["stopped"] == "fenced"
+    assert members(standby.started[0]) == []
+
+
+def test_a_trainer_that_does_not_come_up_is_the_train_steps_to_start(
+    assignment, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    from easeml_core.service import trainer
+
+    def start(*_: object, **__: object) -> None:
+        raise TemporaryError("no trainer came up")
+
+    monkeypatch.setattr(trainer, "start", start)
+    assert request.getfixturevalue("decided") == assignment
 
 
 def test_the_next_try_attaches_after_the_task_process_was_killed(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     standby.behaviour = "wait"
     task = _task_process(_train(assignment), context)
@@ -176,7 +243,7 @@ def test_the_next_try_attaches_although_nothing_was_stored(
 
 
 def test_a_trainer_that_ended_while_nobody_watched_is_settled_not_repeated(
-    standby: ScriptedStandby, assignment, context, status_calls
+    standby: ScriptedStandby, assignment, context
 ) -> None:
     standby.behaviour = "wait"
     task = _task_process(_train(assignment), context)
@@ -197,7 +264,6 @@ def test_taking_the_task_away_ends_the_whole_group(
     standby: ScriptedStandby,
     assignment,
     context,
-    status_calls,
     monkeypatch: pytest.MonkeyPatch,
     behaviour: str,
 ) -> None:
@@ -220,7 +286,6 @@ def test_a_trainer_deaf_to_sigterm_is_ended_at_its_deadline(
     standby: ScriptedStandby,
     assignment,
     context,
-    status_calls,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hooks, "GRACE_SECONDS", 0.5)
@@ -237,7 +302,7 @@ def test_a_trainer_deaf_to_sigterm_is_ended_at_its_deadline(
 
 
 def test_a_cancelled_task_ends_its_trial(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls, quick_renewals
+    service: Service, standby: ScriptedStandby, assignment, context, quick_renewals
 ) -> None:
     standby.behaviour = "hang"
     task = _task_process(_train(assignment), context)
@@ -250,7 +315,7 @@ def test_a_cancelled_task_ends_its_trial(
 
 
 def test_a_fenced_attempt_stops_and_counts_for_nothing(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls, quick_renewals
+    service: Service, standby: ScriptedStandby, assignment, context, quick_renewals
 ) -> None:
     standby.behaviour = "hang"
     task = _task_process(_train(assignment), context)
@@ -318,7 +383,7 @@ def test_a_ledger_that_is_away_disturbs_no_training(
 
 
 def test_a_trainer_that_the_train_step_lost_is_ended_before_settling(
-    service: Service, standby: ScriptedStandby, assignment, context, status_calls
+    service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     standby.behaviour = "hang"
     task = _task_process(_train(assignment), context)
@@ -332,7 +397,7 @@ def test_a_trainer_that_the_train_step_lost_is_ended_before_settling(
     assert _trial(service).state == "planned"
 
 
-def test_settling_without_an_assignment_is_red(service: Service, status_calls) -> None:
+def test_settling_without_an_assignment_is_red(service: Service) -> None:
     with pytest.raises(AirflowException, match="decide"):
         _settle(None, None)  # type: ignore[arg-type]
 
@@ -342,8 +407,18 @@ def test_the_buttons_lead_into_mlflow(assignment) -> None:
     run_link, champion_link = operator.operator_extra_links
     assert run_link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
     (_folder(assignment) / "run.json").write_text(json.dumps({"mlflow_run_id": "r1", "experiment_id": "7"}))
-    assert run_link.get_link(operator, ti_key=None).endswith("/#/experiments/7/runs/r1")  # type: ignore[arg-type]
-    assert champion_link.get_link(operator, ti_key=None).endswith("/#/models/clinic.tumours")  # type: ignore[arg-type]
+    run, champion = (link.get_link(operator, ti_key=None) for link in (run_link, champion_link))  # type: ignore[arg-type]
+    assert run.endswith("/#/experiments/7/runs/r1?workflowType=machine_learning")
+    assert champion.endswith("/#/models/clinic.tumours?workflowType=machine_learning")
+
+
+def test_the_buttons_lead_where_people_reach_mlflow(assignment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EASEML_MLFLOW_PUBLIC_URL", "https://mlflow.example.org")
+    operator = _train(assignment)
+    (_folder(assignment) / "run.json").write_text(json.dumps({"mlflow_run_id": "r1", "experiment_id": "7"}))
+    shown = [link.get_link(operator, ti_key=None) for link in operator.operator_extra_links]  # type: ignore[arg-type]
+    pages = ("experiments/7/runs/r1", "models/clinic.tumours")
+    assert shown == [f"https://mlflow.example.org/#/{page}?workflowType=machine_learning" for page in pages]
 
 
 def _limit(assignment: dict[str, Any], seconds: float) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from easeml_airflow import triggers
 from easeml_airflow.triggers import BucketWakeTrigger
+
+from easeml_core.service import Service
+from easeml_core.service.intake import run_intake
+from tests.airflow.standby import until
 
 Look = dict[str, list[str]]
 
@@ -105,6 +110,25 @@ def test_dear_looks_are_taken_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triggers.asyncio, "sleep", sleep)
     asyncio.run(_take(BucketWakeTrigger("task", poll_seconds=1.0, nag_seconds=0.0), 2))
     assert pauses == [pytest.approx(4.5)], "0.5 s of computing, then 4.5 s of rest: a tenth of a core"
+
+
+@pytest.mark.usefixtures("environment")
+def test_half_an_upload_does_not_fire_and_a_whole_one_does_until_it_is_taken(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EASEML_SETTLE_SECONDS", "0.05")
+    task = Path(service.settings.bucket_url) / "clinic" / "tumours"
+    (task / "data").mkdir(parents=True)
+    (task / "task.yaml").write_text("program: '{input: {[Tensor[2]], []}, output: {[Tensor[2]], []}}'\n")
+    rows = "a,b,label\n"
+    for i in range(5):  # it grows between any two looks, however long they take
+        rows += f"{i},{i + 1},{'yes' if i % 2 else 'no'}\n"
+        (task / "data" / "table.csv").write_text(rows)
+        assert triggers.look() == {}
+    assert until(triggers.look) == {"task": ["clinic/tumours"]}
+    assert triggers.look() == {"task": ["clinic/tumours"]}, "level-triggered: again while it is there"
+    run_intake(Service.from_environment())
+    assert triggers.look() == {}
 
 
 def test_both_kinds_share_one_look() -> None:

@@ -103,3 +103,15 @@ def test_what_is_no_cost_is_refused(value):
         CostObservation("a", "cpu", value, 1.0)
     with pytest.raises(ValueError, match="work of a"):
         CostModel().predict("a", "cpu", value)
+
+
+def test_equal_times_of_unequal_works_are_overhead_and_say_nothing_about_another_framework():
+    """Five small estimators that all take six seconds: FLOPs did not matter, so a network is not slow."""
+    works = [1e5, 3e6, 4e7, 2e8, 9e6]
+    small = [CostObservation(f"estimator-{k}", "cpu/sklearn", work, 6.0) for k, work in enumerate(works)]
+    model = CostModel.fit(small)
+    assert model.overhead["cpu/sklearn"] > 3.0
+    assert model.predict("estimator-9", "cpu/sklearn", 1e7) < 15.0
+    untold = CostModel().predict("net", "cpu/torch", 2e11)
+    assert model.predict("net", "cpu/torch", 2e11) == untold
+    assert untold < 100.0

@@ -89,8 +89,8 @@ def test_an_unfinished_upload_waits(bucket: Bucket) -> None:
     upload(bucket)
     bucket.write("clinic/tumours/data/more.zip.part", b"half")
     listing = bucket.scan().listings["clinic/tumours"]
-    assert listing.settle_seconds(2.0) == float("inf")
-    assert listing.unfinished == ("data/more.zip.part",)
+    assert listing.settle_seconds(2.0) == 20.0
+    assert listing.waits_for == ("data/more.zip.part",)
     assert "data/more.zip.part" not in listing.names()
 
 
@@ -176,6 +176,36 @@ def test_reading_writing_deleting(bucket: Bucket) -> None:
     bucket.delete("clinic/tumours/status.json")
     bucket.delete("clinic/tumours/status.json")
     assert bucket.read_if_there("clinic/tumours/status.json") is None
+
+
+@pytest.mark.parametrize("size", [0, 5, 1 << 20, (33 << 20) + 1])
+def test_files_of_any_size_are_put_and_read_piece_by_piece(bucket: Bucket, tmp_path: Path, size: int) -> None:
+    """33 MiB go to S3 in several parts."""
+    source = tmp_path / "source"
+    source.write_bytes((b"0123456789abcde" * (size // 15 + 1))[:size])
+    bucket.put("clinic/tumours/data/big.npz", source)
+    (entry,) = bucket.scan().listings["clinic/tumours"].entries
+    assert entry.size == size
+    pieces = list(bucket.chunks("clinic/tumours/data/big.npz"))
+    assert b"".join(pieces) == source.read_bytes()
+    assert max(map(len, pieces), default=0) <= 16 << 20
+    source.write_bytes(b"new")
+    bucket.put("clinic/tumours/data/big.npz", source)
+    assert bucket.read("clinic/tumours/data/big.npz") == b"new"
+
+
+def test_a_file_that_is_not_there_leaves_the_object_as_it_was(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.write("clinic/tumours/data/a.csv", b"old")
+    with pytest.raises(FileNotFoundError):
+        bucket.put("clinic/tumours/data/a.csv", tmp_path / "gone")
+    assert bucket.read("clinic/tumours/data/a.csv") == b"old"
+    with pytest.raises(FileNotFoundError):
+        list(bucket.chunks("clinic/tumours/data/none.csv"))
+    with pytest.raises(FileNotFoundError):
+        bucket.put("clinic/tumours/data/none.csv", tmp_path / "gone")
+    assert [entry.key for entry in bucket.scan().listings["clinic/tumours"].entries] == [
+        "clinic/tumours/data/a.csv"
+    ]
 
 
 def test_a_large_object_is_written_whole(bucket: Bucket, tmp_path: Path) -> None:

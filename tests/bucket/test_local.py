@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -173,3 +174,38 @@ def test_files_may_vanish_during_a_scan(bucket: Bucket, monkeypatch: pytest.Monk
 
 def test_the_folder_is_made(tmp_path: Path) -> None:
     assert Bucket(str(tmp_path / "new/bucket")).scan().listings == {}
+
+
+@pytest.mark.parametrize("place", ["clinic/tumours/data", "clinic/tumours/data/new.csv"])
+def test_put_follows_no_link(bucket: Bucket, outside: Path, tmp_path: Path, place: str) -> None:
+    source = tmp_path / "source.csv"
+    source.write_text("1")
+    target = root(bucket) / place
+    if target.is_dir():
+        target.rename(tmp_path / "away")
+        target.symlink_to(outside)
+        with pytest.raises(FileNotFoundError):
+            bucket.put("clinic/tumours/data/new.csv", source)
+    else:
+        target.symlink_to(outside / "secret.txt")
+        bucket.put("clinic/tumours/data/new.csv", source)
+        assert not target.is_symlink()
+    assert [path.name for path in outside.iterdir()] == ["secret.txt"]
+    assert (outside / "secret.txt").read_text() == "secret"
+
+
+def test_a_put_that_breaks_off_leaves_nothing(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    def full(source: object, target: BinaryIO, size: int) -> None:
+        target.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    (tmp_path / "source").write_bytes(b"whole")
+    with pytest.raises(OSError, match="No space"):
+        bucket.put("clinic/tumours/data/cat/1.png", tmp_path / "source")
+    assert bucket.read("clinic/tumours/data/cat/1.png") == b"one"
+    assert [path.name for path in (root(bucket) / "clinic/tumours/data/cat").iterdir()] == ["1.png"]

@@ -121,8 +121,11 @@ def test_feed_refuses_to_overwrite_and_needs_a_task(
     easeml("submit", "lab/rows", folder)
     assert easeml("feed", "lab/rows", other).exit_code == 1
     assert bucket.read("lab/rows/data/rows.csv").decode() == ROWS
-    assert easeml("feed", "lab/rows", other, "--replace").exit_code == 0
+    again = easeml("feed", "lab/rows", other, "--replace")
+    assert again.exit_code == 0
     assert bucket.read("lab/rows/data/rows.csv") == other.read_bytes()
+    assert "1 files sent" in again.stdout
+    assert "more files" not in again.stdout, "a feed adds; what else there is stays"
 
 
 def test_pause_resume_and_cancel_reach_the_task(easeml: Easeml, served: Service, folder: Path) -> None:

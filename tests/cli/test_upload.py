@@ -33,6 +33,9 @@ class Recorder:
         self.calls.append(("write", key))
         self._bucket.write(key, content)
 
+    def put(self, key: str, path: Path) -> None:
+        self.write(key, path.read_bytes())
+
     def delete(self, key: str) -> None:
         self.calls.append(("delete", key))
         self._bucket.delete(key)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +91,28 @@ def test_every_airflow_variable_is_an_option_of_airflow(compose: dict[str, Any])
         if option not in options.get(section, []) and not (section == "celery" and option in celery)
     ]
     assert unknown == []
+
+
+def test_the_standby_starts_without_the_keys_of_its_worker(compose: dict[str, Any]):
+    conf = configparser.RawConfigParser()
+    conf.read(DOCKER / "worker.supervisord.conf")
+    words = shlex.split(conf["program:standby"]["command"])
+    python = words.index("python")
+    assert words[python:] == ["python", "-m", "training.standby"]
+    service = compose["services"]["worker-host-a"]["environment"]
+    # the same command, in the worker's environment, with a look at what is left of it
+    seen = subprocess.run(
+        [*words[:python], sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"],
+        env={**service, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    left = json.loads(seen.stdout)
+    for secret in ("POSTGRES_PASSWORD", "S3_SECRET_KEY", "AIRFLOW_FERNET_KEY", "AIRFLOW_JWT_SECRET"):
+        assert any(secret in value for value in service.values())
+        assert not any(secret in value for value in left.values())
+    assert {"MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "EASEML_MLFLOW_URL"} <= set(left)
 
 
 def test_each_device_has_a_queue_that_some_worker_serves(compose: dict[str, Any]):

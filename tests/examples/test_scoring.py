@@ -10,8 +10,10 @@ CLASSES = {"task_kind": "classification", "classes": ["no", "yes"], "class_count
 VALUES = {"task_kind": "regression", "classes": None, "class_counts": None}
 
 
-def csv(rows: dict[str, str]) -> bytes:
-    return ("id,prediction\n" + "".join(f"{name},{value}\n" for name, value in rows.items())).encode()
+def csv(rows: dict[str, str], column: str = "class") -> bytes:
+    return (
+        f"id,{column},model_version\n" + "".join(f"{name},{value},1\n" for name, value in rows.items())
+    ).encode()
 
 
 def test_accuracy_beside_the_most_frequent_training_class() -> None:
@@ -31,7 +33,9 @@ def test_an_example_without_a_prediction_is_wrong() -> None:
 )
 def test_r2(answers: list[str], r2: float) -> None:
     names = ["a", "b", "c"]
-    found = score(csv(dict(zip(names, answers, strict=True))), dict(zip(names, "123", strict=True)), VALUES)
+    found = score(
+        csv(dict(zip(names, answers, strict=True)), "value"), dict(zip(names, "123", strict=True)), VALUES
+    )
     assert found.score == pytest.approx(r2)
     assert (found.metric, found.baseline) == ("r2", 0.0)
 

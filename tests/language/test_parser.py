@@ -135,3 +135,8 @@ def test_trees_refuse_bad_names(name: str) -> None:
         Tensor((1,), name)
     with pytest.raises(ValueError, match="field name"):
         DataType((), (name,))
+
+
+def test_trees_refuse_a_name_given_twice() -> None:
+    with pytest.raises(ValueError, match="given twice"):
+        DataType((Tensor((1,), "a"),), ("a",))

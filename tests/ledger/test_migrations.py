@@ -10,6 +10,8 @@ from alembic.migration import MigrationContext
 from easeml_core.ledger import Ledger, migrate
 from easeml_core.ledger.models import Base
 
+LATEST = "0002"
+
 
 def test_migrations_make_exactly_what_the_models_say(ledger: Ledger) -> None:
     with ledger.transaction() as session:
@@ -51,14 +53,14 @@ def test_six_processes_may_migrate_an_empty_database_at_once(empty_database_url:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 6
     with Ledger(empty_database_url).transaction() as session:
-        assert list(session.scalars(sa.text("SELECT version_num FROM alembic_version"))) == ["0001"]
+        assert list(session.scalars(sa.text("SELECT version_num FROM alembic_version"))) == [LATEST]
         assert session.scalar(sa.text("SELECT count(*) FROM tasks")) == 0
 
 
 def test_migrating_again_changes_nothing(database_url: str) -> None:
     migrate(database_url)
     with Ledger(database_url).transaction() as session:
-        assert list(session.scalars(sa.text("SELECT version_num FROM alembic_version"))) == ["0001"]
+        assert list(session.scalars(sa.text("SELECT version_num FROM alembic_version"))) == [LATEST]
 
 
 @pytest.mark.parametrize("table", ["decisions", "promotions"])

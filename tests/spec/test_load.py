@@ -124,7 +124,12 @@ def test_a_byte_order_mark_and_windows_line_ends_are_fine() -> None:
         ("budget: {trials: 2.5}", 3, "budget.trials", "got 2.5"),
         ("budget: {trials: true}", 3, "budget.trials", "got true"),
         ('budget: {trials: "40"}', 3, "budget.trials", "got the text '40' → take the quotes away"),
-        ("budget: {trials: " + "9" * 5000 + "}", 3, "budget.trials", "is no number that can be read"),
+        ("budget: {trials: " + "9" * 5000 + "}", 3, "budget.trials", "is no number that can be used"),
+        ("budget: {trials: 0x" + "f" * 5000 + "}", 3, "budget.trials", "is no number that can be used"),
+        ("priority: 1e999", 3, "priority", "is no number that can be used"),
+        ("priority: !!int", 3, "priority", "is no number that can be used"),
+        ("priority: !!int high", 3, "priority", "is no number that can be used"),
+        ("deadline: 0001-01-01T00:00:00+23:00", 3, "deadline", "must be a date and time"),
         ("budget: {device_hours: .inf}", 3, "budget.device_hours", "got inf"),
         ("budget:\n  trials: 3\n  device_hours: -1", 5, "budget.device_hours", "got -1"),
         ("deadline: tomorrow", 3, "deadline", "a date and time such as"),
@@ -177,7 +182,7 @@ def test_a_wrong_field_is_named_with_its_line(extra: str, line: int, field: str 
         ("description: a\x00b\n", 1, "the control character U+0000 is not allowed"),
         (b"description: ok\nprogram: caf\xe9\n", 2, "byte 0xe9 ('é' if the file is Latin-1"),
         ("program: x".encode("utf-16"), None, "is UTF-16; it must be UTF-8"),
-        ("[" * 5000, None, "nested more than 20 deep"),
+        ("[" * 5000, 1, "nested more than 20 deep"),
         ("a: &x [*x]\n", 1, "more than 20 levels"),
         ("description: " + "x" * 70_000, None, "70,013 bytes; at most 65,536 are allowed"),
     ],
@@ -200,6 +205,25 @@ def test_a_key_given_twice_names_both_lines_at_any_depth() -> None:
     assert [(line, field) for line, field, _ in found] == [(5, "budget.trials"), (7, "priority")]
     assert "in lines 4 and 5" in found[0][2]
     assert "in lines 6 and 7" in found[1][2]
+
+
+def test_a_key_given_twice_in_one_line_is_named_by_columns() -> None:
+    ((line, field, text),) = problems_of(f"{PROGRAM}budget: {{trials: 3, trials: 4}}\n")
+    assert (line, field) == (3, "budget.trials")
+    assert "is given twice, in line 3, at columns 10 and 21" in text
+
+
+def test_a_wrong_objective_hides_nothing_else() -> None:
+    found = problems_of(
+        f"{PROGRAM}objective: acuracy\nstop_when: {{accuracy: 98}}\ncandidates: {{exclude: [XGBoost]}}\n"
+    )
+    assert [(line, field) for line, field, _ in found] == [
+        (3, "objective"),
+        (4, "stop_when.accuracy"),
+        (5, "candidates.exclude.0"),
+    ]
+    assert "did you mean `accuracy`?" in found[0][2]
+    assert "psnr" not in found[0][2], "no row that it measures can be trained"
 
 
 def test_every_problem_comes_at_once_in_order() -> None:

@@ -20,14 +20,15 @@ import pytest
 
 from easeml_core.data import VersionFacts
 from easeml_core.workorder import ORDER_FILE, WorkOrder
+from training.child import prepare_environment
 
 CLASSES = ("ant", "bee", "cat")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = "1"
+def _trainer_environment() -> None:
+    """As in a trainer's own process: one thread per library, and MLflow does not retry for minutes."""
+    prepare_environment()
 
 
 def _save(folder: Path, facts: dict[str, Any], **arrays: np.ndarray) -> Path:
@@ -158,43 +159,52 @@ def artifacts(mlflow_url: str) -> Path:
     raise AssertionError("the server is not there")
 
 
+@pytest.fixture(scope="session")
+def order_maker(versions: Callable[..., Path], mlflow_url: str) -> Callable[[Path], Callable[..., Path]]:
+    """`order_maker(folder)` gives a function that writes orders below `folder`; see `make_order`."""
+    numbers = iter(range(1, 1000))
+
+    def maker(root: Path) -> Callable[..., Path]:
+        def make(
+            candidate: str, kind: str, task_kind: str = "classification", *, n: int = 96, **fields: Any
+        ) -> Path:
+            trial = fields.pop("trial_id", None) or (os.getpid() % 10**6) * 1000 + next(numbers)
+            attempt = fields.get("attempt", 1)
+            folder = root / f"trial-{trial}" / f"attempt-{attempt}"
+            folder.mkdir(parents=True)
+            version = fields.pop("version_dir", None) or versions(kind, task_kind, n)
+            order = WorkOrder(
+                **{
+                    "trial_id": trial,
+                    "attempt": 1,
+                    "tenant": "clinic",
+                    "task": f"t-{root.name.replace('_', '-').lower()}"[:40].strip("-"),
+                    "template": f"{kind}-{task_kind}",
+                    "candidate": candidate,
+                    "version_dir": str(version),
+                    "version_digest": "0" * 64,
+                    "objective": "accuracy" if task_kind == "classification" else "mse",
+                    "device": "cpu0",
+                    "seed": 11,
+                    "max_epochs": 2,
+                    "batch_size": 16,
+                    "limit_seconds": 300.0,
+                    "leash_seconds": 60.0,
+                    "checkpoint_dir": str(folder.parent / "checkpoint"),
+                    "mlflow_url": mlflow_url,
+                    "experiment": "clinic/" + root.name,
+                    **fields,
+                }
+            )
+            order.write(folder / ORDER_FILE)
+            return folder / ORDER_FILE
+
+        return make
+
+    return maker
+
+
 @pytest.fixture
-def make_order(tmp_path: Path, versions: Callable[..., Path], mlflow_url: str) -> Callable[..., Path]:
+def make_order(tmp_path: Path, order_maker: Callable[[Path], Callable[..., Path]]) -> Callable[..., Path]:
     """Writes an order; `make_order("MLP", "vector")` gives the path of its `order.json`."""
-    numbers = iter(range(1, 100))
-
-    def make(
-        candidate: str, kind: str, task_kind: str = "classification", *, n: int = 96, **fields: Any
-    ) -> Path:
-        trial = fields.pop("trial_id", None) or (os.getpid() % 10**6) * 1000 + next(numbers)
-        attempt = fields.get("attempt", 1)
-        folder = tmp_path / f"trial-{trial}" / f"attempt-{attempt}"
-        folder.mkdir(parents=True)
-        version = fields.pop("version_dir", None) or versions(kind, task_kind, n)
-        order = WorkOrder(
-            **{
-                "trial_id": trial,
-                "attempt": 1,
-                "tenant": "clinic",
-                "task": f"t-{tmp_path.name.replace('_', '-').lower()}"[:40].strip("-"),
-                "template": f"{kind}-{task_kind}",
-                "candidate": candidate,
-                "version_dir": str(version),
-                "version_digest": "0" * 64,
-                "objective": "accuracy" if task_kind == "classification" else "mse",
-                "device": "cpu0",
-                "seed": 11,
-                "max_epochs": 2,
-                "batch_size": 16,
-                "limit_seconds": 300.0,
-                "leash_seconds": 60.0,
-                "checkpoint_dir": str(folder.parent / "checkpoint"),
-                "mlflow_url": mlflow_url,
-                "experiment": "clinic/" + tmp_path.name,
-                **fields,
-            }
-        )
-        order.write(folder / ORDER_FILE)
-        return folder / ORDER_FILE
-
-    return make
+    return order_maker(tmp_path)

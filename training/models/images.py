@@ -9,14 +9,20 @@ batch normalisation is added.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from types import ModuleType
 
 from torch import Tensor, nn
-from torchvision import models
 
 from training.models.fit_images import fit_pools, stem_reduction
 
 Builder = Callable[[int, int, int], nn.Module]
+
+
+def _torchvision() -> ModuleType:
+    # It loads torch's compiler, 90 MB, which a standby that has trained no network yet does without.
+    return importlib.import_module("torchvision.models")
 
 
 def small_cnn(channels: int, side: int, outputs: int) -> nn.Module:
@@ -42,7 +48,7 @@ def alexnet(channels: int, side: int, outputs: int) -> nn.Module:
 
 def vgg16(channels: int, side: int, outputs: int) -> nn.Module:
     """VGG-16's thirteen convolutions with batch normalisation; pools are left out once the map is 1×1."""
-    network = models.vgg16_bn(weights=None, init_weights=True, num_classes=2)
+    network = _torchvision().vgg16_bn(weights=None, init_weights=True, num_classes=2)
     features = network.features
     features[0] = nn.Conv2d(channels, 64, 3, padding=1)
     nn.init.kaiming_normal_(features[0].weight, mode="fan_out", nonlinearity="relu")
@@ -64,7 +70,7 @@ def nin(channels: int, side: int, outputs: int) -> nn.Module:
 
 def googlenet(channels: int, side: int, outputs: int) -> nn.Module:
     """GoogLeNet without its auxiliary classifiers, which the batch normalisation of torchvision replaces."""
-    network = models.googlenet(
+    network = _torchvision().googlenet(
         weights=None, num_classes=outputs, aux_logits=False, init_weights=False, transform_input=False
     )
     stem = stem_reduction(side, later=8)
@@ -76,7 +82,7 @@ def googlenet(channels: int, side: int, outputs: int) -> nn.Module:
 
 def resnet18(channels: int, side: int, outputs: int) -> nn.Module:
     """ResNet-18; small images get a 3×3 first convolution and no first pooling."""
-    network = models.resnet18(weights=None, num_classes=outputs)
+    network = _torchvision().resnet18(weights=None, num_classes=outputs)
     stem = stem_reduction(side, later=8)
     network.conv1 = _stem(channels, 64, stem, kernel=7 if stem == 4 else 3, halvings=1)
     if stem < 4:
@@ -86,7 +92,7 @@ def resnet18(channels: int, side: int, outputs: int) -> nn.Module:
 
 def squeezenet(channels: int, side: int, outputs: int) -> nn.Module:
     """SqueezeNet 1.1; the stem keeps small images at their size."""
-    network = models.squeezenet1_1(weights=None, num_classes=outputs)
+    network = _torchvision().squeezenet1_1(weights=None, num_classes=outputs)
     stem = 2 if side / 16 >= 0.85 else 1
     features = network.features
     features[0] = _stem(channels, 64, stem)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from easeml_core.catalog.normalise import normalise
 from training.examples import Examples
 
 _STATISTICS_FROM = 5000  # examples; mean and deviation are known well enough from so many
@@ -44,8 +45,7 @@ class Geometry:
 class ScaleImages(nn.Module):
     """`(N, H, W, C)` in raw units → `(N, C, H, W)`, scaled to [0, 1], normalised, standardised.
 
-    The normaliser is f_k(x) = -x^(2k) + x^k (paper.md 1.4): with k < 1 it spreads the small values of
-    inputs whose dynamic range spans orders of magnitude. None means identity.
+    `normaliser` is the k of `easeml_core.catalog.normalise.normalise`; None means identity.
     """
 
     def __init__(self, low: float, high: float, normaliser: float | None) -> None:
@@ -57,7 +57,7 @@ class ScaleImages(nn.Module):
     def scale(self, x: Tensor) -> Tensor:
         """Scale and normalise, without the channel statistics."""
         x = ((x - self.low) / self.span).clamp(0.0, 1.0)
-        return x if self.k is None else x.pow(self.k) - x.pow(2 * self.k)
+        return x if self.k is None else normalise(x, self.k)
 
     def fit(self, x: Tensor) -> None:
         """Take the channels' mean and deviation from a sample of the training split."""

@@ -1,0 +1,255 @@
+"""Builds an immutable data version out of one upload."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_core import naming
+from easeml_core.data import split as splitting
+from easeml_core.data.findings import Findings
+from easeml_core.data.forms import Form
+from easeml_core.data.labels import check_split, make_classes, refine
+from easeml_core.data.limits import Limits
+from easeml_core.data.npy import NpyWriter
+from easeml_core.data.readers import Sources, read_examples
+from easeml_core.data.refine import read_refinements
+from easeml_core.data.staging import Staged, stage
+from easeml_core.data.tree import collect
+from easeml_core.data.version import FACTS, FORMAT, MANIFEST, Version, VersionFacts, open_version
+from easeml_core.workorder import write_atomically
+
+if TYPE_CHECKING:
+    from easeml_core.spec import Spec
+
+STAGING = ".staging"
+
+
+def build_version(
+    upload: Path,
+    spec: Spec,
+    *,
+    parent: Version | None,
+    limits: Limits,
+    versions_dir: Path,
+    name: naming.TaskName,
+) -> VersionFacts:
+    """Stage `upload` (a folder with `data/` and perhaps `refine.csv`) as a data version of task `name`.
+
+    The version's folder, `naming.version_dir`, appears by one rename, complete. The same content with the
+    same labels, split and shape has the same digest: then the version that is there is returned. Memory is
+    bounded by ids and labels; values go to disk example by example.
+
+    Raises `TenantError` with all problems, and leaves nothing behind then.
+    """
+    form = Form.of(spec)
+    scratch = versions_dir / STAGING / f"{os.getpid()}-{secrets.token_hex(6)}"
+    folder = scratch / "version"
+    folder.mkdir(parents=True)
+    try:
+        builder = _Builder(form, spec.validation_fraction, spec.validation_seed, parent, limits)
+        facts = builder.build(upload, folder, scratch)
+        target = naming.version_dir(versions_dir, name, facts.digest)
+        if (target / FACTS).exists():
+            return open_version(target).facts
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(folder, target)
+        except OSError:
+            # Someone else built the same version meanwhile: theirs is as good.
+            return open_version(target).facts
+        return facts
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def clear_staging(versions_dir: Path) -> None:
+    """Remove what builds that were killed have left."""
+    for folder in (versions_dir / STAGING).glob("*-*"):
+        pid = folder.name.partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Builder:
+    def __init__(
+        self, form: Form, fraction: float, seed: int, parent: Version | None, limits: Limits
+    ) -> None:
+        self.form, self.fraction, self.seed, self.limits = form, fraction, seed, limits
+        # A version of another shape has nothing to hand on.
+        fits = parent is not None and Form.of_facts(parent.facts) == form
+        self.parent = parent if fits else None
+        self.findings = Findings()
+
+    def build(self, upload: Path, folder: Path, scratch: Path) -> VersionFacts:
+        form, findings = self.form, self.findings
+        unpacked = scratch / "unpacked"
+        unpacked.mkdir()
+        tree = collect(upload / naming.DATA_DIR, unpacked, self.limits, findings)
+        findings.check()
+        sources = Sources.of(tree, form, findings)
+        dtype = sources.dtype(form, findings)
+        # Where the sources do not go together, what their examples say of each other would only mislead.
+        findings.check()
+        examples = read_examples(tree, sources, form, dtype, self.limits, scratch, findings, labelled=True)
+        staged = stage(examples, form, dtype, folder, findings)
+        findings.check_share(len(staged), self.limits.max_broken_share)
+        kept = self._refined(upload / naming.REFINE_FILE, staged)
+        if not any(kept) and not findings.problems:
+            findings.problem("data", "has no example that can be used", fix="upload examples with labels")
+        if not any(kept):
+            findings.check()
+        return self._finish(staged, kept, dtype, folder)
+
+    def _refined(self, path: Path, staged: Staged) -> list[bool]:
+        if not path.exists():
+            return [True] * len(staged)
+        return refine(staged, read_refinements(path, self.findings), self.form, self.findings)
+
+    def _finish(self, staged: Staged, kept: list[bool], dtype: str, folder: Path) -> VersionFacts:
+        form, findings = self.form, self.findings
+        classes: tuple[str, ...] | None = None
+        strata = [0] * len(staged)
+        if form.task_kind == "classification":
+            before = self.parent.facts.classes if self.parent else None
+            classes = make_classes(staged, kept, before, form, findings)
+            number = {name: i for i, name in enumerate(classes)}
+            strata = [number[label] if label is not None else -1 for label in staged.labels]
+        findings.check()
+        split = splitting.assign(
+            staged.hashes,
+            strata,
+            kept,
+            fraction=self.fraction,
+            seed=self.seed,
+            sticky=self._sticky(),
+            hints=staged.splits,
+        )
+        if splitting.VAL in staged.splits:
+            findings.converted["split"] = "taken from the upload's own train and validation parts"
+        if classes is not None:
+            check_split(staged, split, kept, classes, findings)
+        train, val = _positions(split, kept, splitting.TRAIN), _positions(split, kept, splitting.VAL)
+        if not findings.problems and not (len(train) and len(val)):
+            text = f"{len(train)} examples are left to train on and {len(val)} to validate on"
+            findings.problem("data", text, fix="upload at least two different examples")
+        findings.check()
+        targets = (
+            np.array(strata, dtype=np.int64)
+            if classes is not None
+            else np.array(staged.targets, dtype=np.float32).reshape(len(staged), form.outputs)
+        )
+        facts = VersionFacts(
+            digest=_digest(form, dtype, classes, self.fraction, self.seed, staged, targets, split, kept),
+            kind=form.kind,
+            task_kind=form.task_kind,
+            shape=form.shape,
+            dtype=dtype,
+            n=len(staged),
+            n_train=len(train),
+            n_val=len(val),
+            n_switched_off=kept.count(False),
+            classes=classes,
+            class_counts=_class_counts(targets, kept, classes),
+            outputs=form.outputs,
+            low=staged.low,
+            high=staged.high,
+            dynamic_range=staged.dynamic_range,
+            max_length=max(staged.lengths) if form.kind == "series" else None,
+            mean_length=float(np.mean(staged.lengths)),
+            reference=_reference(targets, train, val) if classes is None else {},
+            converted=findings.converted,
+            quarantined=findings.quarantined,
+            n_quarantined=findings.n_quarantined,
+            dropped=findings.dropped,
+            warnings=findings.warnings,
+            validation_fraction=self.fraction,
+            validation_seed=self.seed,
+            parent=self.parent.facts.digest if self.parent else None,
+        )
+        _write(folder, facts, staged, targets, train, val, split, kept)
+        return facts
+
+    def _sticky(self) -> dict[str, str]:
+        before = self.parent
+        if before is None or (before.facts.validation_fraction, before.facts.validation_seed) != (
+            self.fraction,
+            self.seed,
+        ):
+            return {}
+        columns = before.manifest
+        return dict(zip(columns["content"], columns["split"], strict=True))
+
+
+def _positions(split: Sequence[str], kept: Sequence[bool], part: str) -> npt.NDArray[np.int64]:
+    chosen = [i for i, (where, use) in enumerate(zip(split, kept, strict=True)) if use and where == part]
+    return np.array(chosen, dtype=np.int64)
+
+
+def _class_counts(
+    targets: npt.NDArray[Any], kept: Sequence[bool], classes: tuple[str, ...] | None
+) -> tuple[int, ...] | None:
+    if classes is None:
+        return None
+    counts = np.bincount(targets[np.array(kept, dtype=bool)], minlength=len(classes))
+    return tuple(int(count) for count in counts)
+
+
+def _reference(
+    targets: npt.NDArray[Any], train: npt.NDArray[np.int64], val: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    """Validation error of always answering the training mean (mse) or median (mae); 1 where it is 0."""
+    fit, held = targets[train].astype(np.float64), targets[val].astype(np.float64)
+    mse = float(np.mean((held - fit.mean(axis=0)) ** 2))
+    mae = float(np.mean(np.abs(held - np.median(fit, axis=0))))
+    return {"mse": mse or 1.0, "mae": mae or 1.0}
+
+
+def _digest(
+    form: Form,
+    dtype: str,
+    classes: tuple[str, ...] | None,
+    fraction: float,
+    seed: int,
+    staged: Staged,
+    targets: npt.NDArray[Any],
+    split: Sequence[str],
+    kept: Sequence[bool],
+) -> str:
+    digest = hashlib.sha256(repr((FORMAT, form, dtype, classes, fraction, seed)).encode())
+    digest.update(targets.tobytes())
+    for row in zip(staged.ids, staged.hashes, split, kept, strict=True):
+        digest.update(repr(row).encode())
+    return digest.hexdigest()
+
+
+def _write(
+    folder: Path,
+    facts: VersionFacts,
+    staged: Staged,
+    targets: npt.NDArray[Any],
+    train: npt.NDArray[np.int64],
+    val: npt.NDArray[np.int64],
+    split: Sequence[str],
+    kept: Sequence[bool],
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name, array in (("targets", targets), ("train", train), ("val", val)):
+        with NpyWriter(folder / f"{name}.npy", array.dtype.str, array.shape[1:]) as out:
+            out.append(array)
+    shown = (
+        staged.labels if facts.classes is not None else [",".join(map(repr, row)) for row in targets.tolist()]
+    )
+    columns = {"id": staged.ids, "content": staged.hashes, "label": shown, "split": split, "kept": kept}
+    pq.write_table(pa.table({name: list(column) for name, column in columns.items()}), folder / MANIFEST)
+    write_atomically(folder / FACTS, facts.model_dump_json(indent=1))

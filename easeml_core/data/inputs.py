@@ -1,0 +1,104 @@
+"""Reads what a tenant wants predicted: the same readers as for a data version, without labels."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_core.data.findings import KEPT, Findings
+from easeml_core.data.forms import Form
+from easeml_core.data.limits import Limits
+from easeml_core.data.readers import Sources, read_examples
+from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, Staged, stage
+from easeml_core.data.tree import collect
+from easeml_core.data.version import VersionFacts
+from easeml_core.errors import Problem
+
+# Numbered as in the tenant's folder, not as in `data/` of a feed.
+_LEAD = "data/"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs in the units of a data version. `folder` holds them as `inputs.npy`, or as `values.npy` and
+    `offsets.npy` for series (see `version`); `problems` name the files left out and why, `cut` the series
+    of which a model reads only the beginning."""
+
+    ids: list[str]
+    folder: Path
+    kind: str
+    problems: tuple[Problem, ...]
+    cut: tuple[Problem, ...] = ()
+
+    def _load(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        return array
+
+    @property
+    def inputs(self) -> npt.NDArray[Any]:
+        """(N, H, W, C) or (N, D), mapped from disk."""
+        return self._load(INPUTS)
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """(total steps, D) of all series."""
+        return self._load(VALUES)
+
+    @property
+    def offsets(self) -> npt.NDArray[Any]:
+        """(N + 1,) int64."""
+        return self._load(OFFSETS)
+
+
+def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: Path) -> Inputs:
+    """Read all inputs under `folder` into the new folder `staging`, shaped and scaled as `facts` says.
+
+    Bad files do not stop good ones: they are named in `Inputs.problems`.
+    """
+    form = Form.of_facts(facts)
+    findings = Findings()
+    scratch = staging / "scratch"
+    scratch.mkdir(parents=True)
+    try:
+        unpacked = scratch / "unpacked"
+        unpacked.mkdir()
+        tree = collect(folder, unpacked, limits, findings)
+        sources = Sources.of(tree, form, findings)
+        # Images are in [0, 1] unless the version was made of arrays in other units.
+        top = 255.0 if facts.high > 1.0 else 1.0
+        if "columns" in facts.converted:
+            findings.converted["columns"] = list(facts.converted["columns"])
+        examples = read_examples(
+            tree, sources, form, facts.dtype, limits, scratch, findings, labelled=False, image_top=top
+        )
+        staged = stage(examples, form, facts.dtype, staging, findings)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    found = list(findings.problems)
+    found += [Problem(item["file"], item["reason"]) for item in findings.quarantined]
+    if findings.n_quarantined > KEPT:
+        found.append(Problem(".", f"{findings.n_quarantined - KEPT} more could not be read"))
+    named = [Problem(p.file.removeprefix(_LEAD), p.message, p.line, p.field, p.fix) for p in found]
+    if not named and not staged.ids:
+        named.append(Problem(".", "holds nothing to predict"))
+    return Inputs(staged.ids, staging, form.kind, tuple(named), _cut(staged, facts))
+
+
+def _cut(staged: Staged, facts: VersionFacts) -> tuple[Problem, ...]:
+    """Series longer than any of the data version: models read as many steps as its longest has."""
+    longest = facts.max_length
+    if longest is None:
+        return ()
+    known = zip(staged.ids, staged.lengths, strict=True)
+    long = [(ident, length) for ident, length in known if length > longest]
+    text = "has {:,} steps, of which the first {:,} were read: no series of the task is longer"
+    fix = "cut it yourself where it matters which part is read, or give the task series as long"
+    found = [Problem(ident, text.format(length, longest), fix=fix) for ident, length in long[:KEPT]]
+    if len(long) > KEPT:
+        found.append(Problem(".", f"{len(long) - KEPT} more series were longer than {longest:,} steps"))
+    return tuple(found)

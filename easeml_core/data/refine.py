@@ -1,0 +1,59 @@
+"""Reads `refine.csv`: which examples to leave out, and which labels to correct.
+
+Columns: `id`, `keep` (0 or 1), and optionally `label` (empty leaves it as it is). Examples that are not in
+it stay as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from easeml_core.data.findings import Findings
+from easeml_core.data.text import open_text, plain
+from easeml_core.errors import TenantError
+from easeml_core.naming import REFINE_FILE
+
+_FIX = "columns are id, keep and, if wanted, label"
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """What one row asks for."""
+
+    row: int
+    keep: bool
+    label: str | None
+
+
+def read_refinements(path: Path, findings: Findings) -> dict[str, Refinement]:
+    """Refinements by example id; everything wrong with the file becomes a problem."""
+    result: dict[str, Refinement] = {}
+    try:
+        with open_text(path, REFINE_FILE) as stream:
+            first = stream.readline()
+            delimiter = max(",;\t", key=first.count)
+            names = [plain(cell).lower() for cell in next(csv.reader([first], delimiter=delimiter), [])]
+            if "id" not in names or "keep" not in names:
+                findings.problem(REFINE_FILE, f"has the columns {', '.join(names) or 'none'}", fix=_FIX)
+                return {}
+            for row, cells in enumerate(csv.reader(stream, delimiter=delimiter), 1):
+                if not any(cell.strip() for cell in cells):
+                    continue
+                if len(cells) != len(names):
+                    findings.row(REFINE_FILE, row, f"there must be {len(names)} cells")
+                    continue
+                values = dict(zip(names, cells, strict=True))
+                ident, keep = plain(values["id"]), values["keep"].strip()
+                if keep not in ("0", "1"):
+                    findings.row(REFINE_FILE, row, f"keep must be 0 or 1; it is {keep[:20]!r}")
+                elif ident in result:
+                    findings.row(REFINE_FILE, row, f"the id {ident!r} is there twice")
+                else:
+                    result[ident] = Refinement(row, keep == "1", plain(values.get("label", "")) or None)
+    except TenantError as error:
+        findings.problems.extend(error.problems)
+    except csv.Error as error:
+        findings.problem(REFINE_FILE, f"is not a table: {error}", fix=_FIX)
+    return result

@@ -1,0 +1,145 @@
+"""Reads `.ts` files, the format of the UCR/UEA archive and of sktime: univariate or multivariate, of equal or
+varying length, missing values as `?`.
+
+A value missing inside a series is filled by linear interpolation, counted in `Findings.converted`; missing
+values at the end of all dimensions shorten the series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from easeml_core.data.findings import Findings
+from easeml_core.data.forms import Example, Form, split_hint
+from easeml_core.data.text import number, open_text, plain
+from easeml_core.data.tree import SourceFile
+from easeml_core.errors import TenantError
+
+ENDS = (".ts",)
+
+
+def read_ts(file: SourceFile, form: Form, findings: Findings, *, labelled: bool) -> Iterator[Example]:
+    """The examples of one file; problems and broken series go to `findings`."""
+    where = f"data/{file.name}"
+    try:
+        with open_text(file.path, where) as stream:
+            header: dict[str, list[str]] = {}
+            for line, text in enumerate(stream, 1):
+                text = text.strip()
+                if not text or text.startswith("#"):
+                    continue
+                if "@data" in header:
+                    row = header.setdefault("rows", [])
+                    row.append("")
+                    yield from _example(file, len(row), text, header, form, findings, labelled)
+                elif text.startswith("@"):
+                    name, *values = text.split()
+                    header[name.lower()] = values
+                    if name.lower() == "@data" and not _check(where, line, header, form, findings, labelled):
+                        return
+                else:
+                    findings.problem(where, "has values before @data", line=line)
+                    return
+            if "@data" not in header:
+                findings.problem(where, "has no @data line", fix="use the .ts format of the UCR archive")
+    except TenantError as error:
+        findings.problems.extend(error.problems)
+
+
+def _flag(header: dict[str, list[str]], name: str) -> bool:
+    values = header.get(name, [])
+    return bool(values) and values[0].lower() == "true"
+
+
+def _check(
+    where: str, line: int, header: dict[str, list[str]], form: Form, findings: Findings, labelled: bool
+) -> bool:
+    if _flag(header, "@timestamps"):
+        text = "has time stamps; series are read as values at equal steps"
+        findings.problem(where, text, line=line, fix="resample them and set @timeStamps false")
+        return False
+    if labelled and not (_flag(header, "@classlabel") or _flag(header, "@targetlabel")):
+        text = "says that its series have no class (@classLabel true is missing)"
+        findings.problem(where, text, line=line, fix="add the class at the end of each line, and @classLabel")
+        return False
+    declared = header.get("@dimensions") or header.get("@dimension")
+    if _flag(header, "@univariate"):
+        declared = ["1"]
+    if declared and declared[0] != str(form.size):
+        text = f"has {declared[0]} values per step; the program wants {form.size}"
+        findings.problem(where, text, line=line, fix="change the program in task.yaml")
+        return False
+    return True
+
+
+def _example(
+    file: SourceFile,
+    row: int,
+    text: str,
+    header: dict[str, list[str]],
+    form: Form,
+    findings: Findings,
+    labelled: bool,
+) -> Iterator[Example]:
+    where = f"data/{file.name}"
+    parts = text.split(":")
+    label = None
+    if _flag(header, "@classlabel") or _flag(header, "@targetlabel"):
+        label = plain(parts.pop())
+    if labelled:
+        known = [plain(name) for name in header.get("@classlabel", [])[1:]]
+        if not label or label == "?":
+            findings.row(where, row, "the class is missing", fix="add it or remove the series")
+            return
+        if known and label not in known:
+            findings.row(where, row, f"the class {label!r} is not in the @classLabel line")
+            return
+    if len(parts) != form.size:
+        reason = f"it has {len(parts)} values per step; the program wants {form.size}"
+        findings.quarantine(f"{where}:{row}", reason)
+        return
+    columns = [_values(part) for part in parts]
+    lengths = {len(column) for column in columns if column is not None}
+    if any(column is None for column in columns):
+        findings.quarantine(f"{where}:{row}", "it has a value that is neither a number nor `?`")
+    elif len(lengths) != 1:
+        findings.quarantine(f"{where}:{row}", f"its dimensions have different lengths: {sorted(lengths)}")
+    else:
+        values = np.stack([column for column in columns if column is not None], axis=1)
+        filled = fill_gaps(values, findings)
+        if filled is None:
+            findings.quarantine(f"{where}:{row}", "all its values are missing")
+            return
+        yield Example(
+            f"{file.name}#{row}", f"{where}:{row}", filled, label=label, split=split_hint(file.stem)
+        )
+
+
+def _values(text: str) -> npt.NDArray[np.float64] | None:
+    cells = [cell.strip() for cell in text.split(",")] if text.strip() else []
+    values = [np.nan if cell in ("?", "") or cell.lower() == "nan" else number(cell) for cell in cells]
+    if any(value is None for value in values):
+        return None
+    return np.array(values, dtype=np.float64)
+
+
+def fill_gaps(values: npt.NDArray[np.float64], findings: Findings) -> npt.NDArray[np.float64] | None:
+    """`values` (T, D) without NaN: cut after the last known step, gaps interpolated; None where a whole
+    dimension is missing."""
+    missing = np.isnan(values)
+    if not missing.any():
+        return values if len(values) else None
+    if missing.all(axis=0).any():
+        return None
+    length = int(np.flatnonzero(~missing.all(axis=1))[-1]) + 1
+    values, missing = values[:length].copy(), missing[:length]
+    if missing.any():
+        findings.count("series with gaps interpolated")
+    steps = np.arange(length)
+    for d in range(values.shape[1]):
+        gaps = missing[:, d]
+        values[gaps, d] = np.interp(steps[gaps], steps[~gaps], values[~gaps, d])
+    return values

@@ -1,0 +1,264 @@
+"""Reads CSV files of any usual delimiter, as text first: nothing is turned into NaN behind one's back.
+
+Rows count from 1 below the header, as a spreadsheet shows them without it. The label column is `label`,
+`target`, `class` or `y`, else the last; a column `id` names the examples. Without a header (a first row with
+numbers in it) columns count from the left and the last ones are the label.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from easeml_core.data.findings import Findings
+from easeml_core.data.forms import Example, Form, split_hint
+from easeml_core.data.text import number, open_text, plain
+from easeml_core.data.tree import SourceFile
+from easeml_core.errors import TenantError
+
+LABEL_NAMES = ("label", "target", "class", "y")
+FILE_NAMES = ("file", "filename", "image", "path")
+_DELIMITERS = ",;\t|"
+csv.field_size_limit(1 << 24)
+
+
+@dataclass(frozen=True)
+class Header:
+    """Columns of a table: `names` (lower case is compared), positions of the id and of the labels."""
+
+    names: tuple[str, ...]
+    delimiter: str
+    given: bool
+    id: int | None
+    labels: tuple[int, ...]
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Positions of the other columns."""
+        return tuple(i for i in range(len(self.names)) if i != self.id and i not in self.labels)
+
+
+def read_csv(file: SourceFile, form: Form, findings: Findings, *, labelled: bool) -> Iterator[Example]:
+    """The examples of one table; problems and broken rows go to `findings`."""
+    where = f"data/{file.name}"
+    try:
+        with open_text(file.path, where) as stream:
+            header = read_header(stream, file, form, findings, labelled=labelled)
+            if header is None:
+                return
+            reader = csv.reader(stream, delimiter=header.delimiter)
+            order = _feature_order(header, where, form, findings)
+            if order is None:
+                return
+            yield from _Rows(file, header, order, form, findings, labelled).read(reader)
+    except TenantError as error:
+        findings.problems.extend(error.problems)
+    except csv.Error as error:
+        findings.problem(where, f"is not a table: {error}", fix="check the quotes")
+
+
+def read_header(
+    stream: IO[str], file: SourceFile, form: Form | None, findings: Findings, *, labelled: bool
+) -> Header | None:
+    """Find delimiter and columns; leaves `stream` at the first row. None after noting a problem."""
+    where = f"data/{file.name}"
+    line = ""
+    start = stream.tell()
+    while not line.strip():
+        start, line = stream.tell(), stream.readline()
+        if not line:
+            findings.problem(where, "has no rows in it")
+            return None
+    delimiter = "\t" if file.suffix == ".tsv" else _sniff(line)
+    stream.seek(start)
+    cells = next(csv.reader(iter([line]), delimiter=delimiter))
+    names = [plain(cell) for cell in cells]
+    given = _is_header(names)
+    if given:
+        stream.readline()
+    else:
+        names = [str(i + 1) for i in range(len(cells))]
+    if delimiter != ",":
+        findings.converted[f"{where}:delimiter"] = {"\t": "tab"}.get(delimiter, delimiter)
+    lower = [name.lower() for name in names]
+    double = [name for name, count in Counter(lower).items() if count > 1]
+    if double:
+        findings.problem(where, f"two columns are called {double[0]!r}", fix="rename one of them")
+        return None
+    ident = lower.index("id") if "id" in lower else None
+    labels = _label_columns(lower, ident, form, labelled)
+    return Header(tuple(names), delimiter, given, ident, labels)
+
+
+def _sniff(line: str) -> str:
+    outside = "".join(line.split('"')[::2])
+    return max(_DELIMITERS, key=lambda d: (outside.count(d), -_DELIMITERS.index(d)))
+
+
+def _is_header(cells: list[str]) -> bool:
+    if any(cell.lower() in (*LABEL_NAMES, *FILE_NAMES, "id") for cell in cells):
+        return True
+    numeric = [cell for cell in cells if number(cell) is not None]
+    if not numeric:
+        return any(cells)
+    # pandas writes unnamed columns as 0, 1, 2 …
+    numbered = (list(map(str, range(len(cells)))), list(map(str, range(1, len(cells) + 1))))
+    return len(cells) > 2 and cells in numbered
+
+
+def _label_columns(lower: list[str], ident: int | None, form: Form | None, labelled: bool) -> tuple[int, ...]:
+    count = form.outputs if form is not None and form.task_kind == "regression" else 1
+    named = [lower.index(name) for name in LABEL_NAMES if name in lower][:1]
+    if count > 1:
+        for base in LABEL_NAMES:
+            several = [i for i, name in enumerate(lower) if name.startswith(base) and name != base]
+            if len(several) == count:
+                return tuple(several)
+        named = []
+    if named:
+        return tuple(named)
+    if not labelled:
+        return ()
+    return tuple([i for i in range(len(lower)) if i != ident][-count:])
+
+
+def _feature_order(header: Header, where: str, form: Form, findings: Findings) -> tuple[int, ...] | None:
+    """Positions of the features, in the order of the first table read; None after noting a problem."""
+    order = header.features
+    if form.kind == "series":
+        if form.shape != (1,):
+            text = f"a table holds series of one value per step; the program wants {form.size}"
+            findings.problem(where, text, fix="use .ts or .npz for several values per step")
+            return None
+        return order
+    if len(order) != form.size:
+        seen = "tab" if header.delimiter == "\t" else header.delimiter
+        text = (
+            f"has {len(order)} columns beside {'id and ' if header.id is not None else ''}label "
+            f"(delimiter {seen!r}); the program wants {form.size}"
+        )
+        findings.problem(where, text, fix="change the program in task.yaml or the columns")
+        return None
+    if not header.given:
+        return order
+    names = [header.names[i] for i in order]
+    wanted = findings.converted.setdefault("columns", names)
+    if names == wanted:
+        return order
+    if sorted(names) != sorted(wanted):
+        odd = sorted(set(names) ^ set(wanted))
+        text = f"its columns differ from those of the other data: {', '.join(odd[:10])}"
+        findings.problem(where, text, fix="name the columns alike everywhere")
+        return None
+    return tuple(header.names.index(name) for name in wanted)
+
+
+class _Rows:
+    """The rows of one table, turned into examples."""
+
+    def __init__(
+        self,
+        file: SourceFile,
+        header: Header,
+        order: tuple[int, ...],
+        form: Form,
+        findings: Findings,
+        labelled: bool,
+    ) -> None:
+        self.file, self.header, self.order = file, header, order
+        self.form, self.findings, self.labelled = form, findings, labelled
+        self.where = f"data/{file.name}"
+        self.hint = split_hint(file.stem)
+
+    def read(self, rows: Iterator[list[str]]) -> Iterator[Example]:
+        width = len(self.header.names)
+        row = 0
+        for cells in rows:
+            if not cells or (len(cells) == 1 and not cells[0].strip()):
+                continue
+            row += 1
+            if len(cells) != width:
+                self._break(row, f"it has {len(cells)} cells, the first row has {width}")
+            elif (example := self._example(row, cells)) is not None:
+                yield example
+
+    def _example(self, row: int, cells: list[str]) -> Example | None:
+        texts = [cells[i] for i in self.order]
+        if self.form.kind == "series":
+            while texts and not texts[-1].strip():
+                texts.pop()
+        values = [number(text) for text in texts]
+        bad = next((i for i, value in enumerate(values) if value is None), None)
+        if bad is not None:
+            text = texts[bad].strip()
+            hint = " (a decimal comma?)" if number(text.replace(",", ".")) is not None else ""
+            said = "is empty" if not text else f"holds {text[:40]!r}, which is no number{hint}"
+            self._break(row, f"column {self.header.names[self.order[bad]]!r} {said}")
+            return None
+        value = np.array(values, dtype=np.float64)
+        shape = (-1, 1) if self.form.kind == "series" else self.form.shape
+        ident = f"{self.file.name}#{row}"
+        if self.header.id is not None and not (ident := plain(cells[self.header.id])):
+            self.findings.row(self.where, row, "the id is empty")
+            return None
+        example = Example(ident, f"{self.where}:{row}", value.reshape(shape), split=self.hint)
+        if self.labelled:
+            self._label(example, row, [cells[i] for i in self.header.labels])
+        return example
+
+    def _label(self, example: Example, row: int, cells: list[str]) -> None:
+        if self.form.task_kind == "classification":
+            example.label = plain(cells[0])
+            if not example.label:
+                self.findings.row(self.where, row, "the label is empty", fix="fill it in or remove the row")
+                example.label = None
+            return
+        targets = [number(cell) for cell in cells]
+        for cell, target in zip(cells, targets, strict=True):
+            if target is None or not np.isfinite(target):
+                shown = repr(cell.strip()[:40]) if cell.strip() else "empty"
+                text = f"the value to predict is {shown}; a finite number is needed"
+                self.findings.row(self.where, row, text, fix="fill it in or remove the row")
+                return
+        example.target = tuple(target for target in targets if target is not None)
+
+    def _break(self, row: int, reason: str) -> None:
+        self.findings.quarantine(f"{self.where}:{row}", reason)
+
+
+def file_labels(file: SourceFile, findings: Findings) -> dict[str, str] | None:
+    """Labels by file name of a table with a column `file` (or `filename`, `image`, `path`) and a label.
+
+    None where the table is not of this kind.
+    """
+    where = f"data/{file.name}"
+    labels: dict[str, str] = {}
+    try:
+        with open_text(file.path, where) as stream:
+            header = read_header(stream, file, None, Findings(), labelled=True)
+            lower = [name.lower() for name in header.names] if header is not None else []
+            column = next((lower.index(name) for name in FILE_NAMES if name in lower), None)
+            if header is None or column is None:
+                return None
+            for row, cells in enumerate(csv.reader(stream, delimiter=header.delimiter), 1):
+                if not any(cell.strip() for cell in cells):
+                    continue
+                if len(cells) != len(header.names):
+                    text = f"it has {len(cells)} cells, the first row has {len(header.names)}"
+                    findings.row(where, row, text)
+                    continue
+                name, label = plain(cells[column]).removeprefix("./"), plain(cells[header.labels[0]])
+                if not label:
+                    findings.row(where, row, "the label is empty", fix="fill it in or remove the row")
+                elif labels.setdefault(name, label) != label:
+                    findings.row(where, row, f"{name!r} already has the label {labels[name]!r}")
+    except TenantError as error:
+        findings.problems.extend(error.problems)
+    except csv.Error as error:
+        findings.problem(where, f"is not a table: {error}", fix="check the quotes")
+    return labels

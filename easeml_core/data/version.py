@@ -1,0 +1,130 @@
+"""An immutable data version on disk, and how to open it.
+
+```
+version.json       a `VersionFacts`; its presence means that the folder is complete
+inputs.npy         (N, H, W, C) uint8 or float32, or (N, D) float32
+values.npy         series instead: (total steps, D) float32, all series one after the other
+offsets.npy        series: (N + 1,) int64; series i is values[offsets[i]:offsets[i + 1]]
+targets.npy        (N,) int64 class numbers, or (N, K) float32 values
+train.npy val.npy  int64 positions of the kept examples of each split
+manifest.parquet   per example: id, content hash, label, split, kept
+```
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from easeml_core.errors import OperatorError
+
+FACTS = "version.json"
+MANIFEST = "manifest.parquet"
+# Part of every digest: raise it when the same upload would be staged in another way.
+FORMAT = 1
+
+
+class VersionFacts(BaseModel):
+    """What is known of a data version (`version.json`), JSON-ready. Raw units: see `easeml_core.data`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    digest: str = Field(description="SHA-256 over content, labels, split, what is kept, shape and classes")
+    kind: Literal["image", "vector", "series"]
+    task_kind: Literal["classification", "regression"]
+    shape: tuple[int, ...] = Field(description="(H, W, C), or (D,): of a series, per step")
+    dtype: str = Field(description="of the stored inputs: uint8 or float32")
+    n: int = Field(description="examples, those switched off included")
+    n_train: int
+    n_val: int
+    n_switched_off: int = 0
+    classes: tuple[str, ...] | None = Field(None, description="names in order of class number")
+    class_counts: tuple[int, ...] | None = Field(None, description="kept examples per class")
+    outputs: int = Field(description="K of the program's Tensor[K]")
+    low: float
+    high: float
+    dynamic_range: float = Field(description="largest magnitude over the 1st percentile of those not zero")
+    max_length: int | None = Field(None, description="of a series, in steps")
+    mean_length: float = 1.0
+    reference: dict[str, float] = Field(
+        default_factory=dict, description="validation error of the constant predictor, per error objective"
+    )
+    converted: dict[str, Any] = Field(default_factory=dict, description="what was changed on reading")
+    quarantined: list[dict[str, str]] = Field(
+        default_factory=list, description="file and reason, the first ones"
+    )
+    n_quarantined: int = 0
+    dropped: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+    validation_fraction: float
+    validation_seed: int
+    parent: str | None = Field(None, description="digest of the version it grew out of")
+
+
+class Version:
+    """An opened data version: `facts`, and arrays mapped from disk on first use."""
+
+    def __init__(self, folder: Path, facts: VersionFacts) -> None:
+        self.folder = folder
+        self.facts = facts
+
+    def _load(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        return array
+
+    @cached_property
+    def inputs(self) -> npt.NDArray[Any]:
+        """(N, H, W, C) uint8 or float32, or (N, D) float32. Not for series."""
+        return self._load("inputs.npy")
+
+    @cached_property
+    def values(self) -> npt.NDArray[np.float32]:
+        """(total steps, D): all series one after the other."""
+        return self._load("values.npy")
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """(N + 1,): series i is `values[offsets[i]:offsets[i + 1]]`."""
+        return self._load("offsets.npy")
+
+    @cached_property
+    def targets(self) -> npt.NDArray[Any]:
+        """(N,) int64 class numbers, or (N, K) float32 values to predict."""
+        return self._load("targets.npy")
+
+    @cached_property
+    def train(self) -> npt.NDArray[np.int64]:
+        """Positions of the examples to train on."""
+        return self._load("train.npy")
+
+    @cached_property
+    def val(self) -> npt.NDArray[np.int64]:
+        """Positions of the examples to validate on."""
+        return self._load("val.npy")
+
+    @cached_property
+    def manifest(self) -> dict[str, list[Any]]:
+        """Columns id, content, label, split, kept; one entry per example."""
+        import pyarrow.parquet as pq
+
+        columns: dict[str, list[Any]] = pq.read_table(self.folder / MANIFEST).to_pydict()
+        return columns
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the examples, in order."""
+        return self.manifest["id"]
+
+
+def open_version(folder: Path | str) -> Version:
+    """Open a staged data version. Raises `OperatorError` where there is no complete one."""
+    path = Path(folder) / FACTS
+    try:
+        return Version(Path(folder), VersionFacts.model_validate_json(path.read_bytes()))
+    except FileNotFoundError as error:
+        raise OperatorError(f"there is no data version in {folder}") from error

@@ -1,0 +1,124 @@
+"""What a tenant is told of accepted data: `data-report.md`, and `examples.csv` with the id of every example.
+
+`examples.csv` has the columns of `refine.csv`, and the split besides: a tenant deletes the rows that stay,
+changes the others, and uploads the rest under that name.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from easeml_core import naming
+from easeml_core.service.status_text import plain, table
+
+if TYPE_CHECKING:
+    from easeml_core.data import Version, VersionFacts
+    from easeml_core.naming import TaskName
+    from easeml_core.service.context import Service
+
+_SAMPLE = 5
+_IDS = {
+    "image": "Of an image it is the path below `data/`, in an archive `archive.zip/path`; in a table of "
+    "labels the column `file`.",
+    "vector": "Of a row of a table it is the column `id`, else `file.csv#row` (rows count from 1).",
+    "series": "Of a series it is `file.ts#number` (from 1), of a row of a table the column `id`, else "
+    "`file.csv#row`.",
+}
+_NPZ = "Of an array it is the array `ids`, else `file.npz[position]` (from 0)."
+
+
+def write_report(service: Service, name: TaskName, version: Version) -> bool:
+    """Write both files into the task's folder; returns whether anything changed."""
+    report = service.bucket.write_if_changed(name.key(naming.REPORT_MD), report_text(name, version))
+    return service.bucket.write_if_changed(name.key(naming.EXAMPLES_CSV), examples_text(version)) or report
+
+
+def examples_text(version: Version) -> str:
+    """CSV: id, keep (1 or 0), label, split; what several values are to predict is called `values` instead,
+    for `refine.csv` cannot correct those."""
+    facts, columns = version.facts, version.manifest
+    several = facts.task_kind == "regression" and facts.outputs > 1
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(("id", "keep", "values" if several else "label", "split"))
+    for ident, kept, label, split in zip(
+        *(columns[key] for key in ("id", "kept", "label", "split")), strict=True
+    ):
+        rows.writerow((ident, int(kept), "" if label is None else label, split if kept else ""))
+    return out.getvalue()
+
+
+def report_text(name: TaskName, version: Version) -> str:
+    """Markdown: how many examples of which class in which split, what was changed or left out, and why."""
+    facts = version.facts
+    parts = [
+        f"# Data of {name}\n\nVersion `{facts.digest[:16]}`: {_size(facts)}.\n",
+        table(
+            ("examples", "number"),
+            [
+                ("read", facts.n),
+                ("to train on", facts.n_train),
+                ("to validate on", facts.n_val),
+                ("switched off by refine.csv", facts.n_switched_off),
+                ("broken and left out", facts.n_quarantined),
+            ],
+        ),
+        _split(facts),
+    ]
+    if facts.classes is not None:
+        parts.append("## Classes\n\n" + table(("class", "train", "validation"), _classes(version)))
+    parts.append(_ids(version))
+    if facts.warnings:
+        parts.append("## Warnings\n\n" + "".join(f"- {plain(text)}\n" for text in facts.warnings))
+    if facts.n_quarantined:
+        rows = [(item["file"], item["reason"]) for item in facts.quarantined]
+        more = facts.n_quarantined - len(rows)
+        parts.append("## Broken and left out\n\n" + table(("file", "why"), list(rows)))
+        parts += [f"and {more} more\n"] if more else []
+    if facts.dropped:
+        listed = "".join(f"- {plain(file)}\n" for file in facts.dropped)
+        parts.append(f"## No data\n\nFiles that were not read:\n\n{listed}")
+    changed = [(key, value) for key, value in facts.converted.items() if key not in ("columns", "split")]
+    if changed:
+        parts.append("## Converted\n\n" + table(("what", "examples"), list(changed)))
+    if columns := facts.converted.get("columns"):
+        parts.append(f"## Columns\n\nIn this order: {', '.join(plain(str(column)) for column in columns)}\n")
+    return "\n".join(parts)
+
+
+def _size(facts: VersionFacts) -> str:
+    shape = " × ".join(map(str, facts.shape))
+    of = {"image": "images of", "vector": "vectors of", "series": "series with steps of"}[facts.kind]
+    return f"{facts.n} {of} {shape}, values from {facts.low:g} to {facts.high:g}"
+
+
+def _split(facts: VersionFacts) -> str:
+    if said := facts.converted.get("split"):
+        return f"The split was {plain(str(said))}.\n"
+    return (
+        f"The split was drawn here: {facts.validation_fraction:g} to validate on, "
+        f"seed {facts.validation_seed}; identical examples are on one side, and those of an earlier "
+        "version stay where they were.\n"
+    )
+
+
+def _classes(version: Version) -> list[tuple[object, ...]]:
+    columns = version.manifest
+    counts = Counter(
+        (label, split)
+        for label, split, kept in zip(columns["label"], columns["split"], columns["kept"], strict=True)
+        if kept
+    )
+    return [(name, counts[name, "train"], counts[name, "val"]) for name in version.facts.classes or ()]
+
+
+def _ids(version: Version) -> str:
+    shown = ", ".join(plain(ident) for ident in version.ids[:_SAMPLE])
+    return (
+        f"## Ids\n\n`{naming.EXAMPLES_CSV}` lists the id of every example, with its label and split. "
+        f"`{naming.REFINE_FILE}` and predictions use the same ids. {_IDS[version.facts.kind]} {_NPZ}\n\n"
+        f"The first ones: {shown}\n"
+    )

@@ -1,0 +1,177 @@
+"""CSV as people really write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.data.uploads import image, series, vector
+
+Put = Callable[[str, "bytes | str"], Path]
+
+GOOD = [("1", "2", "yes"), ("3", "4", "no"), ("5", "6", "yes"), ("7", "8", "no"), ("9", "0.5", "no")]
+
+
+def table(header: str | None, rows: list[tuple[str, ...]], delimiter: str = ",") -> str:
+    lines = ([header.replace(",", delimiter)] if header else []) + [delimiter.join(row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("header", ["a,b,label", "a,b,whatever", None])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_usual_forms(build: Any, put: Put, delimiter: str, header: str | None, encoding: str) -> None:
+    put("data/t.csv", table(header, GOOD, delimiter).encode(encoding))
+    version = build(vector(2, 2))
+    assert version.facts.classes == ("no", "yes")
+    assert version.inputs[:].tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 0.5]]
+    assert version.targets[:].tolist() == [1, 0, 1, 0, 0]
+    assert version.ids[0] == "t.csv#1"
+    assert version.facts.converted.get("data/t.csv:delimiter", ",") == {"\t": "tab"}.get(delimiter, delimiter)
+
+
+def test_windows_and_quotes(build: Any, put: Put) -> None:
+    put("data/t.csv", 'a,b,label\r\n"1","2","so, ""so"""\r\n3,4,no\r\n5,6,"so, ""so"""\r\n7,8,no\r\n\r\n')
+    assert build(vector(2, 2)).facts.classes == ("no", 'so, "so"')
+
+
+def test_label_column_and_ids(build: Any, put: Put) -> None:
+    put("data/t.csv", table("class,id,a,b", [(row[2], f"p{i}", *row[:2]) for i, row in enumerate(GOOD)]))
+    version = build(vector(2, 2))
+    assert version.ids == ["p0", "p1", "p2", "p3", "p4"]
+    assert version.inputs[0].tolist() == [1, 2]
+
+
+def test_labels_are_text(build: Any, put: Put) -> None:
+    rows = [(str(i), label) for i, label in enumerate(["01", "1", "NA", "None", "10", "nan"] * 2)]
+    put("data/t.csv", table("a,label", rows))
+    assert build(vector(1, 6)).facts.classes == ("01", "1", "10", "NA", "None", "nan")
+
+
+def test_columns_are_matched_by_name(build: Any, put: Put, refused: Any) -> None:
+    put("data/1.csv", table("a,b,label", GOOD))
+    put("data/2.csv", table("b,a,label", [("20", "10", "yes"), ("40", "30", "no")]))
+    version = build(vector(2, 2))
+    assert version.inputs[5].tolist() == [10, 20]
+    put("data/2.csv", table("b,c,label", [("20", "10", "yes")]))
+    assert "its columns differ from those of the other data: a, c" in refused(vector(2, 2))
+
+
+def test_numbered_headers_of_pandas(build: Any, put: Put) -> None:
+    put(
+        "data/t.csv",
+        table("0,1,2", [("1.5", "2.5", "0"), ("3.5", "4.5", "1"), *[("1", "2", "0"), ("4", "3", "1")]]),
+    )
+    assert build(vector(2, 2)).facts.n == 4
+
+
+def test_several_values_to_predict(build: Any, put: Put) -> None:
+    rows = [(str(i), str(2 * i), str(3 * i)) for i in range(10)]
+    put("data/t.csv", table("target_1,a,target_2", rows))
+    version = build(vector(1, 2) + "objective: mse\n")
+    assert version.targets.shape == (10, 2)
+    assert version.targets[3].tolist() == [3.0, 9.0]
+    assert version.inputs[3].tolist() == [6.0]
+
+
+def test_rows_that_cannot_be_used_are_quarantined(build: Any, put: Put) -> None:
+    rows = [(str(i), str(i), "yn"[i % 2]) for i in range(40)]
+    bad = [
+        ("x", "1", "y"),
+        ("", "1", "y"),
+        ("1,5", "1", "y"),
+        ("inf", "1", "y"),
+        ("1e39", "1", "n"),
+        ("1_0", "1", "n"),
+    ]
+    put("data/t.csv", table("a,b,label", [*rows, *bad, ("1", "y")], ";"))
+    version = build(vector(2, 2), max_broken_share=0.2)
+    assert version.facts.n == 40
+    assert [(item["file"].split(":")[1], item["reason"]) for item in version.facts.quarantined] == [
+        ("41", "column 'a' holds 'x', which is no number"),
+        ("42", "column 'a' is empty"),
+        ("43", "column 'a' holds '1,5', which is no number (a decimal comma?)"),
+        ("44", "it has a value that is not a finite number"),
+        ("45", "it has a value that is not a finite number"),
+        ("46", "column 'a' holds '1_0', which is no number"),
+        ("47", "it has 2 cells, the first row has 3"),
+    ]
+
+
+@pytest.mark.parametrize("value", ["NaN", "inf", "-inf", "", "NA", "two"])
+def test_values_to_predict_that_are_none_are_named_by_row(refused: Any, put: Put, value: str) -> None:
+    rows = [(str(i), str(i)) for i in range(10)]
+    rows[3] = rows[7] = ("1", value)
+    put("data/t.csv", table("a,target", rows))
+    text = refused(vector(1, 1))
+    assert "data/t.csv: rows 4, 8: the value to predict is" in text
+    assert (value or "empty") in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "has no rows in it"),
+        ("a,b,label\n", "has no example that can be used"),
+        ("a,b,label\n1,2,\n3,4,x\n5,6,y\n", "row 1: the label is empty"),
+        ("a,b,c,label\n1,2,3,x\n", "has 3 columns beside label (delimiter ','); the program wants 2"),
+        ("a b label\n1 2 x\n", "the program wants 2"),
+        ("a,a,label\n1,2,x\n", "two columns are called 'a'"),
+        ("id,a,b,label\np,1,2,x\np,2,3,y\n", "the id 'p' is given twice"),
+        ("id,a,b,label\n,1,2,x\nq,2,3,y\n", "row 1: the id is empty"),
+        (b"a,b,label\n1,2,caf\xe9\n", "data/t.csv:2: is not UTF-8 text (byte 0xe9)"),
+        (b"a,b,label\n1,2,\x00\n", "is binary, not text"),
+        ("a,b,label\n1,2,x\n3,4,x\n", "all examples have the one class 'x'"),
+        ("a,b,label\n1,2,x\n3,4,x\n5,6,y\n", "the class 'y' has only one example in use; at least 2"),
+        ("a,b,label\n1,2,x\n3,4,y\n5,6,z\n7,8,z\n", "has 3 classes, the program's output has 2"),
+        (
+            "a,b,label\n1,2,x\n1,2,x\n3,4,y\n5,6,y\n",
+            "the class 'x' has 2 times the same example in use",
+        ),
+    ],
+)
+def test_tables_that_are_refused(refused: Any, put: Put, content: bytes | str, words: str) -> None:
+    put("data/t.csv", content)
+    assert words in refused(vector(2, 2))
+
+
+def test_all_problems_come_at_once(refused: Any, put: Put) -> None:
+    put("data/1.csv", "a,b,label\n1,2,\n3,4,x\n5,6,y\n7,8,z\n9,9,z\n8,8,\n")
+    put("data/2.csv", b"\xff\xffgarbage")
+    text = refused(vector(2, 2))
+    for words in (
+        "rows 1, 6: the label is empty",
+        "data/2.csv",
+        "has 3 classes",
+        "the class 'x' has only one",
+    ):
+        assert words in text
+
+
+def test_nothing_usable_is_told_with_what_was_found(refused: Any, put: Put) -> None:
+    put("data/notes.pdf", "x")
+    text = refused(vector(2, 2))
+    assert "found notes.pdf" in text
+    assert "upload .csv, .npz" in text
+
+
+def test_other_files_are_left_out_with_a_warning(build: Any, put: Put) -> None:
+    put("data/t.csv", table("a,b,label", GOOD))
+    put("data/README", "x")
+    version = build(vector(2, 2))
+    assert version.facts.dropped == ["README"]
+    assert "README" in version.facts.warnings[-1]
+
+
+def test_images_and_series_from_rows(build: Any, put: Put, upload: Path) -> None:
+    put("data/t.csv", table(None, [(*map(str, range(i, i + 6)), "ab"[i % 2]) for i in range(6)]))
+    pictures = build(image(2, 3, 1, 2))
+    assert pictures.inputs[1, :, :, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
+    put("data/t.csv", "s1,s2,s3,label\n1,2,3,a\n4,5,,a\n6,7,8,b\n9,,,b\n")
+    curves = build(series(1, 2))
+    assert np.diff(curves.offsets).tolist() == [3, 2, 3, 1]
+    assert curves.values[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]

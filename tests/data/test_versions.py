@@ -1,0 +1,251 @@
+"""Data versions are immutable, stable and told by their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from easeml_core.data import open_version
+from easeml_core.data.build import clear_staging
+from easeml_core.errors import OperatorError
+from tests.data.uploads import image, save_images, vector
+
+Put = Callable[[str, "bytes | str"], Path]
+SPEC = image(8, 8, 1, 3)
+
+
+@pytest.fixture
+def three_classes(upload: Path) -> Path:
+    for label in ("cat", "dog", "ant"):
+        save_images(upload, label, 20)
+    return upload
+
+
+def test_a_version_holds_what_was_uploaded(build: Any, three_classes: Path) -> None:
+    version = build(SPEC)
+    facts = version.facts
+    assert (facts.kind, facts.task_kind, facts.shape, facts.dtype) == (
+        "image",
+        "classification",
+        (8, 8, 1),
+        "uint8",
+    )
+    assert facts.classes == ("ant", "cat", "dog")
+    assert facts.class_counts == (20, 20, 20)
+    assert (facts.n, facts.n_train, facts.n_val) == (60, 48, 12)
+    assert version.inputs.shape == (60, 8, 8, 1)
+    assert isinstance(version.inputs, np.memmap)
+    assert version.targets.dtype == np.int64
+    assert sorted([*version.train, *version.val]) == list(range(60))
+    assert np.bincount(version.targets[version.val]).tolist() == [4, 4, 4]
+    from PIL import Image
+
+    for i in (0, 33, 59):
+        with Image.open(three_classes / "data" / version.ids[i]) as opened:
+            assert np.array_equal(np.asarray(opened), version.inputs[i, :, :, 0])
+        assert facts.classes[version.targets[i]] == version.ids[i].split("/")[0]
+    assert version.manifest["kept"] == [True] * 60
+
+
+def test_the_same_bytes_are_nothing_new(build: Any, three_classes: Path) -> None:
+    first = build(SPEC)
+    written = (first.folder / "version.json").stat()
+    again = build(SPEC, parent=first)
+    assert again.facts.digest == first.facts.digest
+    assert (first.folder / "version.json").stat().st_mtime_ns == written.st_mtime_ns
+
+
+def test_one_changed_pixel_is_a_new_version(build: Any, three_classes: Path) -> None:
+    from PIL import Image
+
+    first = build(SPEC)
+    path = three_classes / "data/cat/0-0.png"
+    with Image.open(path) as opened:
+        pixels = np.array(opened)
+    pixels[0, 0] ^= 1
+    Image.fromarray(pixels).save(path)
+    assert build(SPEC, parent=first).facts.digest != first.facts.digest
+
+
+def test_splits_stay_when_data_grows(build: Any, three_classes: Path) -> None:
+    first = build(SPEC)
+    for label in ("cat", "dog", "ant"):
+        save_images(three_classes, label, 30, seed=1)
+    second = build(SPEC, parent=first)
+    assert second.facts.parent == first.facts.digest
+    before = dict(zip(first.manifest["id"], first.manifest["split"], strict=True))
+    after = dict(zip(second.manifest["id"], second.manifest["split"], strict=True))
+    assert {ident: after[ident] for ident in before} == before
+    assert np.bincount(second.targets[second.val]).tolist() == [10, 10, 10]
+
+
+def test_a_moved_and_renamed_example_keeps_its_split(build: Any, three_classes: Path) -> None:
+    first = build(SPEC)
+    for path in (three_classes / "data/cat").iterdir():
+        path.rename(path.with_name(f"renamed {path.name}"))
+    second = build(SPEC, parent=first)
+    splits = [dict(zip(v.manifest["content"], v.manifest["split"], strict=True)) for v in (first, second)]
+    assert splits[0] == splits[1]
+
+
+def test_new_classes_come_after_the_old_ones(build: Any, three_classes: Path) -> None:
+    first = build(image(8, 8, 1, 4))
+    save_images(three_classes, "aardvark", 5)
+    second = build(image(8, 8, 1, 4), parent=first)
+    assert second.facts.classes == ("ant", "cat", "dog", "aardvark")
+    assert any("has 3 of the 4 classes" in warning for warning in first.facts.warnings)
+
+
+def test_identical_content_lands_in_one_split(build: Any, put: Put) -> None:
+    rows = [f"{i % 20},{i % 2}" for i in range(200)]
+    put("data/t.csv", "a,label\n" + "\n".join(rows) + "\n")
+    version = build(vector(1, 2))
+    contents: dict[float, set[str]] = {}
+    for value, split in zip(version.inputs[:, 0], version.manifest["split"], strict=True):
+        contents.setdefault(float(value), set()).add(split)
+    assert all(len(splits) == 1 for splits in contents.values())
+    assert any("180 examples repeat" in warning for warning in version.facts.warnings)
+
+
+def test_another_seed_or_share_splits_anew(build: Any, three_classes: Path) -> None:
+    first = build(SPEC)
+    other = build(SPEC + "validation: {seed: 8}\n", parent=first)
+    half = build(SPEC + "validation: {fraction: 0.5}\n", parent=first)
+    assert other.val.tolist() != first.val.tolist()
+    assert half.facts.n_val == 30
+    assert len({first.facts.digest, other.facts.digest, half.facts.digest}) == 3
+
+
+def test_two_builders_of_one_version_agree(build: Any, three_classes: Path, monkeypatch: Any) -> None:
+    first = build(SPEC)
+    aside = first.folder.with_name("aside")
+    real = os.rename
+
+    def race(source: Any, target: Any) -> None:
+        if Path(target) == first.folder:
+            real(aside, target)  # the other builder was faster
+        real(source, target)
+
+    real(first.folder, aside)
+    monkeypatch.setattr(os, "rename", race)
+    assert build(SPEC).facts == first.facts
+
+
+def test_staging_of_a_killed_build_is_cleared(tmp_path: Path) -> None:
+    dead, own = (tmp_path / ".staging" / f"{pid}-abc" for pid in (2**22 + 1, os.getpid()))
+    dead.mkdir(parents=True)
+    own.mkdir()
+    clear_staging(tmp_path)
+    assert not dead.exists()
+    assert own.exists()
+
+
+def test_an_incomplete_folder_is_no_version(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="no data version"):
+        open_version(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("folders", "classes"),
+    [
+        (("pets/cat", "pets/dog"), ("cat", "dog")),
+        (("a/b/cat", "a/b/dog"), ("cat", "dog")),
+        (("cat/deep/er", "dog"), ("cat", "dog")),
+        (("train/cat", "train/dog", "val/cat", "val/dog"), ("cat", "dog")),
+        (("x_train", "x_test"), ("x_test", "x_train")),
+    ],
+)
+def test_classes_are_found_in_folders(
+    build: Any, upload: Path, folders: tuple[str, ...], classes: tuple[str, ...]
+) -> None:
+    for folder in folders:
+        save_images(upload, folder, 6)
+    version = build(image(8, 8, 1, 2))
+    assert version.facts.classes == classes
+
+
+def test_splits_given_by_folders_are_taken(build: Any, upload: Path) -> None:
+    for folder, count in {"train/cat": 3, "train/dog": 4, "test/cat": 5, "test/dog": 6}.items():
+        save_images(upload, folder, count)
+    version = build(image(8, 8, 1, 2))
+    assert (version.facts.n_train, version.facts.n_val) == (7, 11)
+    assert all(version.ids[i].startswith("test/") for i in version.val)
+
+
+def test_a_class_only_in_validation_is_refused(refused: Any, upload: Path) -> None:
+    for folder in ("train/a", "train/b", "train/c", "val/b", "val/c", "val/d"):
+        save_images(upload, folder, 3)
+    assert "'d' is only in the validation split" in refused(image(8, 8, 1, 4))
+
+
+def test_a_class_missing_in_validation_keeps_the_class_map(build: Any, upload: Path) -> None:
+    for folder in ("train/a", "train/b", "train/c", "val/b", "val/c"):
+        save_images(upload, folder, 3)
+    version = build(image(8, 8, 1, 3))
+    assert version.facts.classes == ("a", "b", "c")
+    assert sorted(set(version.targets[version.val])) == [1, 2]
+    assert any("'a' has no example in the validation" in warning for warning in version.facts.warnings)
+
+
+def test_reference_errors_of_the_constant_predictor(build: Any, put: Put) -> None:
+    put("data/t.csv", "a,target\n" + "".join(f"{i},{i * i}\n" for i in range(50)))
+    version = build(vector(1, 1))
+    train, val = version.targets[version.train], version.targets[version.val]
+    assert version.targets.shape == (50, 1)
+    assert version.facts.reference["mse"] == pytest.approx(np.mean((val - train.mean()) ** 2), rel=1e-6)
+    assert version.facts.reference["mae"] == pytest.approx(np.mean(abs(val - np.median(train))), rel=1e-6)
+
+
+class TestRefine:
+    def test_switched_off_examples_are_kept_apart(self, build: Any, three_classes: Path, put: Put) -> None:
+        first = build(SPEC)
+        put("refine.csv", "id,keep\ncat/0-0.png,0\ndog/0-1.png,1\n")
+        second = build(SPEC, parent=first)
+        assert (second.facts.n, second.facts.n_switched_off) == (60, 1)
+        assert second.facts.n_train + second.facts.n_val == 59
+        off = second.ids.index("cat/0-0.png")
+        assert off not in {*second.train, *second.val}
+        assert second.manifest["split"] == first.manifest["split"]
+        (three_classes / "refine.csv").unlink()
+        assert build(SPEC, parent=second).facts.digest == first.facts.digest
+
+    def test_a_label_is_corrected(self, build: Any, three_classes: Path, put: Put) -> None:
+        put("refine.csv", "id;keep;label\ncat/0-0.png;1;dog\nant/0-0.png;1;\n")
+        version = build(SPEC)
+        label = dict(zip(version.ids, version.manifest["label"], strict=True))
+        assert (label["cat/0-0.png"], label["ant/0-0.png"]) == ("dog", "ant")
+        assert version.facts.classes is not None
+        assert version.facts.classes[version.targets[version.ids.index("cat/0-0.png")]] == "dog"
+
+    def test_a_small_class_keeps_both_splits(self, build: Any, upload: Path, put: Put) -> None:
+        save_images(upload, "a", 3)
+        save_images(upload, "b", 30)
+        first = build(image(8, 8, 1, 2))
+        (held,) = [first.ids[i] for i in first.val if first.ids[i].startswith("a/")]
+        put("refine.csv", f"id,keep\n{held},0\n")
+        second = build(image(8, 8, 1, 2), parent=first)
+        assert np.bincount(second.targets[second.val])[0] == 1
+        assert np.bincount(second.targets[second.train])[0] == 1
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            ("", "columns none"),
+            ("name,keep\na,1\n", "columns name, keep"),
+            ("id,keep\ncat/0-0.png,yes\n", "row 1: keep must be 0 or 1; it is 'yes'"),
+            ("id,keep\ncat/0-0.png,1\ncat/0-0.png,0\n", "row 2: the id 'cat/0-0.png' is there twice"),
+            ("id,keep\nnowhere.png,0\n", "'nowhere.png' (row 1)"),
+            ("id,keep\ncat/0-0.png\n", "row 1: there must be 2 cells"),
+            (b"id,keep\ncaf\xe9,1\n", "is not UTF-8 text"),
+        ],
+    )
+    def test_mistakes_are_named(
+        self, refused: Any, three_classes: Path, put: Put, content: bytes | str, words: str
+    ) -> None:
+        put("refine.csv", content)
+        assert words in refused(SPEC)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import csv
+import io
+
+from easeml_core.service import Service
+from easeml_core.service.intake import run_intake
+
+PROGRAM = "program: '{input: {[Tensor[2]], []}, output: {[Tensor[OUT]], []}}'\n"
+ROWS = "id,a,b,label\n" + "".join(f"c{i},{i},{i * i},{'yn'[i % 2]}\n" for i in range(40))
+
+
+def submit(service: Service, rows: str, outputs: int = 2, more: str = "", refine: str | None = None) -> None:
+    service.bucket.write("lab/rows/data/rows.csv", rows)
+    service.bucket.write("lab/rows/task.yaml", PROGRAM.replace("OUT", str(outputs)) + more)
+    if refine is not None:
+        service.bucket.write("lab/rows/refine.csv", refine)
+    assert run_intake(service).accepted == ["lab/rows"]
+
+
+def examples(service: Service) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(service.bucket.read("lab/rows/examples.csv").decode())))
+
+
+def test_the_tenant_sees_what_was_read_and_what_was_not(service: Service) -> None:
+    service.bucket.write("lab/rows/data/notes_*.doc", "nothing")
+    submit(service, f"{ROWS}bad,x,1,y\n")
+    report = service.bucket.read("lab/rows/data-report.md").decode()
+    assert "40 vectors of 2, values from 0 to 1521" in report
+    for line in ("read | 40", "to train on | 32", "to validate on | 8", "broken and left out | 1"):
+        assert f"| {line} |" in report
+    assert "| y | 16 | 4 |" in report
+    assert "| n | 16 | 4 |" in report
+    assert "rows.csv" in report.split("## Broken and left out")[1]
+    assert "notes\\_\\*.doc" in report.split("## No data")[1], "a name is no markup"
+    assert "The first ones: c0, c1, c2" in report
+    assert "In this order: a, b" in report
+    assert "`data-report.md`" in service.bucket.read("lab/rows/status.md").decode()
+
+
+def test_examples_csv_is_a_refine_csv_to_start_from(service: Service) -> None:
+    submit(service, ROWS)
+    listed = examples(service)
+    assert [row["id"] for row in listed] == [f"c{i}" for i in range(40)]
+    assert {row["keep"] for row in listed} == {"1"}
+    assert [row["split"] for row in listed].count("val") == 8
+    assert run_intake(service).accepted == [], "our own files are no new upload"
+    # Sent back as it is but for two rows, it refines those.
+    text = service.bucket.read("lab/rows/examples.csv").decode()
+    changed = text.replace("c3,1,n", "c3,0,n").replace("c4,1,y", "c4,1,n")
+    submit(service, ROWS, refine=changed)
+    after = {row["id"]: row for row in examples(service)}
+    assert (after["c3"]["keep"], after["c3"]["split"]) == ("0", "")
+    assert after["c4"]["label"] == "n"
+    assert "switched off by refine.csv | 1" in service.bucket.read("lab/rows/data-report.md").decode()
+
+
+def test_several_values_are_not_offered_as_a_label_to_correct(service: Service) -> None:
+    rows = "a,b,y1,y2\n" + "".join(f"{i},{i * i},{i + 0.5},{i % 7}\n" for i in range(40))
+    submit(service, rows, 2, "objective: mse\n")
+    assert examples(service)[1] == {
+        "id": "rows.csv#2",
+        "keep": "1",
+        "values": "1.5,1.0",
+        "split": examples(service)[1]["split"],
+    }
+    text = service.bucket.read("lab/rows/examples.csv").decode()
+    submit(service, rows, 2, "objective: mse\n", refine=text.replace("rows.csv#3,1", "rows.csv#3,0"))
+    assert [row["id"] for row in examples(service) if row["keep"] == "0"] == ["rows.csv#3"]
