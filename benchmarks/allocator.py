@@ -18,9 +18,10 @@ Protocol, exactly (`easeml_core/replay/protocol.py`, after section 1.9 of the ea
 * HYBRID is the paper's: GREEDY with warm start, beta_t = 2 c* log(pi^2 n K* t^2 / (6 delta)), delta = 0.5,
   s = 10, GP-UCB with costs; prior mean: average over the history, covariance: RBF kernel over the candidates'
   quality vectors on the history, length, variance and noise by log marginal likelihood (`kernels`).
-* `easeml` gets the same history and no more. Its constants were not fitted to the areas below: those that
-  depend on a table are learned inside the history of each repeat; the two that do not (tails and spread of
-  the predictions) are checked by section `calibration`, each table against what the others ask for.
+* `easeml` gets the same history and no more. What depends on a table is learned inside the history of each
+  repeat. Three constants do not: SPREAD, BANDWIDTHS and AFRESH were chosen with the areas of DEEPLEARNING and
+  UCR in sight (section `calibration` supports the first by held-out likelihood); no leave-one-table-out check
+  of them is made yet.
 """
 
 from __future__ import annotations

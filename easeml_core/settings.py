@@ -67,7 +67,7 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="device → Airflow queue of its host (Celery, Kubernetes); unnamed: the default one",
     )
-    policy: str = "easeml"
+    policy: str = "hybrid"
     seed: int = 20180827
     decide_wait_seconds: float = Field(30.0, ge=0, description="how long a free device waits for work")
     lease_seconds: float = Field(90.0, gt=5, description="a lease not renewed for so long has expired")
