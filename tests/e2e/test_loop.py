@@ -110,11 +110,12 @@ def done(installation: Installation, accepted: dict[TaskName, float]) -> dict[Ta
     return {name: installation.wait_over(name, OVER_SECONDS) for name in accepted}
 
 
-def test_an_upload_is_accepted_soon(installation: Installation, accepted: dict[TaskName, float]) -> None:
-    settle = installation.settings.settle_seconds
+def test_an_upload_is_accepted_soon(accepted: dict[TaskName, float]) -> None:
+    assert accepted.keys() == TRIALS.keys()
     for name, seconds in accepted.items():
-        print(f"{name}: accepted {seconds:.1f} s after the upload, {settle:g} s of them to settle")
-        assert seconds > settle, "no upload may be taken before it has settled"
+        # `easeml submit` leaves a _READY marker: there is nothing to wait for until it has settled.
+        print(f"{name}: accepted {seconds:.1f} s after the upload")
+        assert seconds < ACCEPTED_SECONDS
 
 
 def test_a_bad_task_is_refused_with_all_its_problems_and_stops_nobody(
