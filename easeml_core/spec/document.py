@@ -28,6 +28,8 @@ MAX_VALUES = 10_000  # with aliases written out
 MAX_DEPTH = 20
 LARGEST = 2**63 - 1  # whole number
 _TAG = "tag:yaml.org,2002:"
+# Escapes in quoted text can name what neither PostgreSQL nor UTF-8 keeps.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _PLAIN = {_TAG + name for name in ("str", "int", "float", "bool", "null")}
 
 # What the parser says, in words that help a tenant.
@@ -132,6 +134,9 @@ class _Reader:
             if not isinstance(key, ScalarNode) or key.tag not in _PLAIN | {_TAG + "merge"}:
                 self._note(path, "a field's name must be text", line)
                 continue
+            if bad := _CONTROL.search(key.value):
+                self._note(path, f"a field's name holds the character {_code(bad)}", line, "delete it")
+                continue
             inner = (*path, key.value)
             if key.value in values:
                 first, column = self.document.line(inner), key.start_mark.column + 1
@@ -170,7 +175,10 @@ class _Reader:
             return node.value
         if node.tag not in _PLAIN:
             self._note(
-                path, f"the tag {str(node.tag).replace(_TAG, '!!')} is not allowed", first, "delete it"
+                path,
+                f"the tag {repr(str(node.tag))[1:-1].replace(_TAG, '!!')} is not allowed",
+                first,
+                "delete it",
             )
             return None
         try:
@@ -180,10 +188,17 @@ class _Reader:
         except Exception:  # ruamel raises many classes on text that belies its tag
             self._note(path, f"{node.value[:40]!r} is no number that can be used", first)
             return None
+        if isinstance(value, str) and (bad := _CONTROL.search(value)):
+            self._note(path, f"the character {_code(bad)} is not allowed", first, "delete it")
+            return _CONTROL.sub("\ufffd", value)  # so that nothing else is said of this text
         return value
 
     def _note(self, path: Path, message: str, line: int, fix: str | None = None) -> None:
         self.document.problems.append(self.document.problem(path, message, line=line, fix=fix))
+
+
+def _code(found: re.Match[str]) -> str:
+    return f"U+{ord(found.group()):04X}"
 
 
 def _is_usable(value: float, text: str) -> bool:

@@ -310,3 +310,26 @@ def test_any_bytes_give_a_spec_or_a_tenant_error(content: bytes | str) -> None:
         error = caught
     assert error is None or all(problem.message for problem in error.problems)
     assert error is not None or spec.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "words"),
+    [
+        (r'description: "a\0b"', "description", "the character U+0000 is not allowed"),
+        (r'description: "a\x1bb"', "description", "the character U+001B is not allowed"),
+        (r'description: "\ud800"', "description", "the character U+D800 is not allowed"),
+        (r'"a\0b": 1', None, "a field's name holds the character U+0000"),
+        (r'candidates: {include: ["*", "\0"]}', "candidates.include.1", "U+0000 is not allowed"),
+        (r'stop_when: {"\0": 1}', "stop_when", "a field's name holds the character U+0000"),
+        ("description: !a%00b x", "description", "the tag !a\\x00b is not allowed"),
+    ],
+)
+def test_escapes_cannot_bring_in_what_the_ledger_does_not_keep(
+    text: str, field: str | None, words: str
+) -> None:
+    found = problems_of(PROGRAM + text + "\n")
+    assert words in next(said for _, name, said in found if name == field)
+    for _, name, said in found:
+        assert not any(c in f"{name} {said}" for c in "\x00\x1b\ud800")
+    tidy = load_spec(PROGRAM + 'description: "a\\tb\\nc"\n')
+    assert tidy.description == "a\tb\nc"
