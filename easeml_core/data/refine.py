@@ -6,11 +6,11 @@ it stay as they are.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 from easeml_core.data.findings import Findings
+from easeml_core.data.tables import read_rows
 from easeml_core.data.text import open_text, plain
 from easeml_core.errors import TenantError
 from easeml_core.naming import REFINE_FILE
@@ -34,11 +34,11 @@ def read_refinements(path: Path, findings: Findings) -> dict[str, Refinement]:
         with open_text(path, REFINE_FILE) as stream:
             first = stream.readline()
             delimiter = max(",;\t", key=first.count)
-            names = [plain(cell).lower() for cell in next(csv.reader([first], delimiter=delimiter), [])]
+            names = [plain(cell).lower() for cell in next(read_rows([first], delimiter, REFINE_FILE))]
             if "id" not in names or "keep" not in names:
                 findings.problem(REFINE_FILE, f"has the columns {', '.join(names) or 'none'}", fix=_FIX)
                 return {}
-            for row, cells in enumerate(csv.reader(stream, delimiter=delimiter), 1):
+            for row, cells in enumerate(read_rows(stream, delimiter, REFINE_FILE, above=1), 1):
                 if not any(cell.strip() for cell in cells):
                     continue
                 if len(cells) != len(names):
@@ -54,6 +54,4 @@ def read_refinements(path: Path, findings: Findings) -> dict[str, Refinement]:
                     result[ident] = Refinement(row, keep == "1", plain(values.get("label", "")) or None)
     except TenantError as error:
         findings.problems.extend(error.problems)
-    except csv.Error as error:
-        findings.problem(REFINE_FILE, f"is not a table: {error}", fix=_FIX)
     return result

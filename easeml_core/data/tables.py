@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO
 
 import numpy as np
@@ -19,7 +20,7 @@ from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form, split_hint
 from easeml_core.data.text import number, open_text, plain
 from easeml_core.data.tree import SourceFile
-from easeml_core.errors import TenantError
+from easeml_core.errors import Problem, TenantError
 
 LABEL_NAMES = ("label", "target", "class", "y")
 FILE_NAMES = ("file", "filename", "image", "path")
@@ -29,18 +30,45 @@ csv.field_size_limit(1 << 24)
 
 @dataclass(frozen=True)
 class Header:
-    """Columns of a table: `names` (lower case is compared), positions of the id and of the labels."""
+    """Columns of a table: `names` (lower case is compared), positions of the id and of the labels; `line`
+    counts the lines of the file above the first row."""
 
     names: tuple[str, ...]
     delimiter: str
     given: bool
     id: int | None
     labels: tuple[int, ...]
+    line: int
 
     @property
     def features(self) -> tuple[int, ...]:
         """Positions of the other columns."""
         return tuple(i for i in range(len(self.names)) if i != self.id and i not in self.labels)
+
+
+def read_rows(lines: Iterable[str], delimiter: str, where: str, *, above: int = 0) -> Iterator[list[str]]:
+    """The cells of each line; `above` counts the lines of the file before these.
+
+    Raises `TenantError` naming the line where a quote opens a cell that does not end on that line: a
+    forgotten quote would otherwise swallow all rows up to the next one.
+    """
+    # The line at the end is what a quote that is open in the last row runs into.
+    reader = csv.reader(chain(lines, ["\n"]), delimiter=delimiter)
+    line = above
+    while True:
+        line += 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            text, fix = f"is not a table: {error}", "check the quotes"
+            raise TenantError([Problem(where, text, line=line, fix=fix)]) from None
+        if above + reader.line_num > line:
+            text = "a quote opens a cell that does not end on this line"
+            fix = "close the quote, or take the line break out of the cell; write a quote in a cell twice"
+            raise TenantError([Problem(where, text, line=line, fix=fix)])
+        yield cells
 
 
 def read_csv(file: SourceFile, form: Form, findings: Findings, *, labelled: bool) -> Iterator[Example]:
@@ -51,36 +79,38 @@ def read_csv(file: SourceFile, form: Form, findings: Findings, *, labelled: bool
             header = read_header(stream, file, form, findings, labelled=labelled)
             if header is None:
                 return
-            reader = csv.reader(stream, delimiter=header.delimiter)
+            rows = read_rows(stream, header.delimiter, where, above=header.line)
             order = _feature_order(header, where, form, findings)
             if order is None:
                 return
-            yield from _Rows(file, header, order, form, findings, labelled).read(reader)
+            yield from _Rows(file, header, order, form, findings, labelled).read(rows)
     except TenantError as error:
         findings.problems.extend(error.problems)
-    except csv.Error as error:
-        findings.problem(where, f"is not a table: {error}", fix="check the quotes")
 
 
 def read_header(
     stream: IO[str], file: SourceFile, form: Form | None, findings: Findings, *, labelled: bool
 ) -> Header | None:
-    """Find delimiter and columns; leaves `stream` at the first row. None after noting a problem."""
+    """Find delimiter and columns; leaves `stream` at the first row. None after noting a problem.
+
+    Raises `TenantError` where a quote is left open in the header.
+    """
     where = f"data/{file.name}"
-    line = ""
+    line, above = "", -1
     start = stream.tell()
     while not line.strip():
-        start, line = stream.tell(), stream.readline()
+        start, line, above = stream.tell(), stream.readline(), above + 1
         if not line:
             findings.problem(where, "has no rows in it")
             return None
     delimiter = "\t" if file.suffix == ".tsv" else _sniff(line)
     stream.seek(start)
-    cells = next(csv.reader(iter([line]), delimiter=delimiter))
+    cells = next(read_rows([line], delimiter, where, above=above))
     names = [plain(cell) for cell in cells]
     given = _is_header(names)
     if given:
         stream.readline()
+        above += 1
     else:
         names = [str(i + 1) for i in range(len(cells))]
     if delimiter != ",":
@@ -92,7 +122,7 @@ def read_header(
         return None
     ident = lower.index("id") if "id" in lower else None
     labels = _label_columns(lower, ident, form, labelled)
-    return Header(tuple(names), delimiter, given, ident, labels)
+    return Header(tuple(names), delimiter, given, ident, labels, above)
 
 
 def _sniff(line: str) -> str:
@@ -245,7 +275,8 @@ def file_labels(file: SourceFile, findings: Findings) -> dict[str, str] | None:
             column = next((lower.index(name) for name in FILE_NAMES if name in lower), None)
             if header is None or column is None:
                 return None
-            for row, cells in enumerate(csv.reader(stream, delimiter=header.delimiter), 1):
+            rows = read_rows(stream, header.delimiter, where, above=header.line)
+            for row, cells in enumerate(rows, 1):
                 if not any(cell.strip() for cell in cells):
                     continue
                 if len(cells) != len(header.names):
@@ -259,6 +290,4 @@ def file_labels(file: SourceFile, findings: Findings) -> dict[str, str] | None:
                     findings.row(where, row, f"{name!r} already has the label {labels[name]!r}")
     except TenantError as error:
         findings.problems.extend(error.problems)
-    except csv.Error as error:
-        findings.problem(where, f"is not a table: {error}", fix="check the quotes")
     return labels

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.uploads import image, series, vector
+from easeml_core.data import Limits, read_inputs
+from tests.data.uploads import image, save_images, series, vector
 
 Put = Callable[[str, "bytes | str"], Path]
 
@@ -137,6 +138,50 @@ def test_values_to_predict_that_are_none_are_named_by_row(refused: Any, put: Put
 def test_tables_that_are_refused(refused: Any, put: Put, content: bytes | str, words: str) -> None:
     put("data/t.csv", content)
     assert words in refused(vector(2, 2))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("changed", "text", "line"),
+    [
+        (0, 'a,b,"label', 3),
+        (0, '"a\nunit",b,label', 3),
+        (30, '"30,60,p', 33),
+        (30, '30,"60,p', 33),
+        (30, '30,60,"p\nq"', 33),
+        (100, '100,200,"p', 103),
+    ],
+)
+@pytest.mark.parametrize("closed_later", [False, True])
+def test_an_open_quote_is_refused_where_it_opens(
+    refused: Any, put: Put, changed: int, text: str, line: int, end: str, closed_later: bool
+) -> None:
+    lines = ["a,b,label", *(f"{i},{2 * i},{'pq'[i % 2]}" for i in range(1, 101))]
+    lines[60] = '60,120,"p"' if closed_later else lines[60]
+    lines[changed] = text
+    put("data/t.csv", end.join(["", "", *lines]))
+    said = refused(vector(2, 2))
+    assert f"data/t.csv:{line}: a quote opens a cell that does not end on this line" in said
+    assert "close the quote" in said
+
+
+def test_an_open_quote_in_a_table_of_file_names(refused: Any, upload: Path, put: Put) -> None:
+    save_images(upload, "images", 10)
+    rows = [f"0-{i}.png,{'pq'[i % 2]}" for i in range(10)]
+    rows[4] = '"' + rows[4]
+    put("data/images/labels.csv", "filename,label\n" + "\n".join(rows) + "\n")
+    assert "data/images/labels.csv:6: a quote opens a cell" in refused(image(8, 8, 1, 2))
+
+
+def test_an_open_quote_in_what_is_to_be_predicted(build: Any, put: Put, tmp_path: Path) -> None:
+    put("data/t.csv", table("a,b,label", GOOD))
+    facts = build(vector(2, 2)).facts
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    (asked / "q.csv").write_text('id,a,b\nz1,1,2\n"z2,3,4\nz3,5,6\n')
+    read = read_inputs(asked, facts=facts, limits=Limits(), staging=tmp_path / "read")
+    assert read.ids == ["z1"]
+    assert [(p.file, p.line) for p in read.problems] == [("q.csv", 3)]
 
 
 def test_all_problems_come_at_once(refused: Any, put: Put) -> None:
