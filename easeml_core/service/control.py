@@ -5,6 +5,9 @@ The file holds a state, not a command, so applying it again changes nothing.
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from sqlalchemy.orm import Session
 
 from easeml_core.errors import Problem, TenantError
@@ -16,6 +19,29 @@ from easeml_core.naming import CONTROL_FILE, TaskName
 from easeml_core.service.context import Service
 
 WANTED = ("open", "paused", "cancelled")
+
+
+def wanted_state(content: bytes) -> str:
+    """The state that the text of a `control.json` asks for; raises TenantError where it asks for none."""
+    try:
+        wanted = json.loads(content, object_pairs_hook=_no_key_twice)
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("state"), str):
+            raise ValueError('it must be like {"state": "paused"}')
+    except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are of the first class
+        why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        fix = f'write {{"state": "…"}} with one of {", ".join(WANTED)}'
+        raise TenantError([Problem(CONTROL_FILE, f"cannot be read: {why}", fix=fix)]) from None
+    state: str = wanted["state"]
+    return state
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"the key {key!r:.60} is there twice")
+        made[key] = value
+    return made
 
 
 def apply(service: Service, name: TaskName, wanted: str) -> TaskState:
@@ -31,7 +57,9 @@ def apply(service: Service, name: TaskName, wanted: str) -> TaskState:
         raise TenantError(
             [
                 Problem(
-                    CONTROL_FILE, f"state must be one of {', '.join(WANTED)}; got {wanted!r}", field="state"
+                    CONTROL_FILE,
+                    f"state must be one of {', '.join(WANTED)}; got {wanted!r:.60}",
+                    field="state",
                 )
             ]
         )

@@ -195,15 +195,9 @@ def _apply_control(service: Service, item: Ready) -> None:
     problems: list[Problem] = []
     try:
         content = service.bucket.read_if_there(item.prefix, limit=65536) or b"{}"
-        wanted = json.loads(content)
-        if not isinstance(wanted, dict) or not isinstance(wanted.get("state"), str):
-            raise ValueError('it must be like {"state": "paused"}')
-        control.apply(service, name, wanted["state"])
+        control.apply(service, name, control.wanted_state(content))
     except TenantError as error:
         problems += error.problems
-    except ValueError as error:  # JSON and UTF-8 errors are of this class
-        fix = f'write {{"state": "…"}} with one of {", ".join(control.WANTED)}'
-        problems.append(Problem(naming.CONTROL_FILE, f"cannot be read: {error}", fix=fix))
     _note(service, item, problems)
     task_id = _task_id(service, name)
     if task_id is not None:

@@ -318,6 +318,11 @@ def test_runs_at_the_same_time_make_one_of_each(service: Service) -> None:
         ('{"state": "sleeping"}', "open", "state must be one of"),
         ("[1]", "open", "cannot be read"),
         ("not json", "open", "cannot be read"),
+        ("[" * 60_000, "open", "nested too deep"),
+        ("\ufeff" + '{"state": "paused"}', "paused", None),
+        ('{"state": "paused", "state": "open"}', "open", "the key 'state' is there twice"),
+        ('{"state": "a\\u0000b"}', "open", "state must be one of"),
+        ('{"a\\u0000": 1, "a\\u0000": 1}', "open", "is there twice"),
     ],
 )
 def test_control_files_are_applied(service: Service, content: str, state: str, words: str | None) -> None:
