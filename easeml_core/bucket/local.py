@@ -119,7 +119,9 @@ class LocalStore:
     def _replace(self, key: str) -> Iterator[BinaryIO]:
         """A stream whose content is at `key` once the block has ended without an error."""
         with self._folder(key, make=True) as (folder, name):
-            aside = f".{name[:200]}.{secrets.token_hex(6)}"
+            # File systems count bytes, at most 255; a character cut through stays as the bytes it had.
+            begin = os.fsdecode(os.fsencode(name)[:200])
+            aside = f".{begin}.{secrets.token_hex(6)}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             try:
                 with os.fdopen(os.open(aside, flags, 0o644, dir_fd=folder), "wb") as stream:

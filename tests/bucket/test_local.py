@@ -209,3 +209,10 @@ def test_a_put_that_breaks_off_leaves_nothing(
         bucket.put("clinic/tumours/data/cat/1.png", tmp_path / "source")
     assert bucket.read("clinic/tumours/data/cat/1.png") == b"one"
     assert [path.name for path in (root(bucket) / "clinic/tumours/data/cat").iterdir()] == ["1.png"]
+
+
+@pytest.mark.parametrize("name", ["\u6f22" * 85, "e" * 255, "\U0001f408" * 63])
+def test_a_name_may_fill_what_the_file_system_allows(bucket: Bucket, name: str) -> None:
+    bucket.write(f"clinic/tumours/data/{name}", b"x")
+    assert bucket.read(f"clinic/tumours/data/{name}") == b"x"
+    assert set(os.listdir(root(bucket) / "clinic/tumours/data")) == {"cat", name}
