@@ -1,13 +1,16 @@
 """Reads CSV files of any usual delimiter, as text first: nothing is turned into NaN behind one's back.
 
 Rows count from 1 below the header, as a spreadsheet shows them without it. The label column is `label`,
-`target`, `class` or `y`, else the last; a column `id` names the examples. Without a header (a first row with
+`target`, `class` or `y`, else the last; several values to predict are in columns of such a name and a number
+(`y1`, `y2` or `target_1`, `target_2`), in the order of the numbers, else the last ones. A column `id` names
+the examples. Without a header (a first row with
 numbers in it) columns count from the left and the last ones are the label.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -146,9 +149,12 @@ def _label_columns(lower: list[str], ident: int | None, form: Form | None, label
     named = [lower.index(name) for name in LABEL_NAMES if name in lower][:1]
     if count > 1:
         for base in LABEL_NAMES:
-            several = [i for i, name in enumerate(lower) if name.startswith(base) and name != base]
+            numbered = [
+                (re.fullmatch(rf"{base}[_.\- ]?(\d{{1,9}})", name), i) for i, name in enumerate(lower)
+            ]
+            several = sorted((int(match[1]), i) for match, i in numbered if match)
             if len(several) == count:
-                return tuple(several)
+                return tuple(i for _, i in several)
         named = []
     if named:
         return tuple(named)

@@ -79,6 +79,28 @@ def test_several_values_to_predict(build: Any, put: Put) -> None:
     assert version.inputs[3].tolist() == [6.0]
 
 
+@pytest.mark.parametrize(
+    ("header", "targets"),
+    [
+        ("year,yaw,a,fx,fy", ["fx", "fy"]),
+        ("labelled,classic,a,b,c", ["b", "c"]),
+        ("y1st,y2nd,a,fx,fy", ["fx", "fy"]),
+        ("y1,y2,a,b,c", ["y1", "y2"]),
+        ("a,target 2,b,target 1,c", ["target 1", "target 2"]),
+        ("year,Y_1,a,b,Y_2", ["Y_1", "Y_2"]),
+        ("y1,y2,y3,b,c", ["b", "c"]),
+        ("y,yaw,a,b,y-1", ["b", "y-1"]),
+        ("label,a,b,fx,fy", ["fx", "fy"]),
+    ],
+)
+def test_columns_of_several_values_to_predict(build: Any, put: Put, header: str, targets: list[str]) -> None:
+    put("data/t.csv", table(header, [tuple(str(10 * i + j) for j in range(5)) for i in range(10)]))
+    version = build(vector(3, 2) + "objective: mse\n")
+    names = header.split(",")
+    assert version.targets[3].tolist() == [30 + names.index(name) for name in targets]
+    assert version.facts.converted["columns"] == [name for name in names if name not in targets]
+
+
 def test_rows_that_cannot_be_used_are_quarantined(build: Any, put: Put) -> None:
     rows = [(str(i), str(i), "yn"[i % 2]) for i in range(40)]
     bad = [
