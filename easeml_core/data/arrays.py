@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,46 @@ from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form, split_hint
 from easeml_core.data.images import resize_plane
 from easeml_core.data.limits import Limits
+from easeml_core.data.staging import finite, is_byte
+from easeml_core.data.text import plain
 from easeml_core.data.tree import SourceFile
 
 INPUT_NAMES = ("x", "inputs", "data", "images", "values")
 TARGET_NAMES = ("y", "targets", "labels", "target", "label")
 _CHUNK = 1 << 20
+# Below this size no ratio is suspicious.
+_RATIO_FROM = 64 << 20
+# A row of an array costs less than a file, but its id and label stay in memory too.
+_ROWS_PER_FILE = 10
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What all `.npz` files of one upload may still take: `bytes` unpacked, `rows` in all their inputs."""
+
+    bytes: int
+    rows: int
+    ratio: float
+
+    @classmethod
+    def of(cls, limits: Limits) -> Allowance:
+        """The allowance of one upload."""
+        rows = limits.max_files * _ROWS_PER_FILE
+        return cls(limits.max_upload_bytes, rows, limits.max_expansion_ratio)
 
 
 def read_npz(
-    file: SourceFile, form: Form, limits: Limits, scratch: Path, findings: Findings, *, labelled: bool
+    file: SourceFile,
+    form: Form,
+    dtype: str,
+    allowance: Allowance,
+    scratch: Path,
+    findings: Findings,
+    *,
+    labelled: bool,
 ) -> Iterator[Example]:
-    """The examples of one file, in its order; problems go to `findings`."""
-    arrays = _members(file, limits, scratch, findings)
+    """The examples of one file, in its order; problems go to `findings`. `dtype` is how inputs are stored."""
+    arrays = _members(file, allowance, scratch, findings)
     found = False
     for name in sorted(arrays):
         base, _, end = name.rpartition("_")
@@ -44,7 +73,7 @@ def read_npz(
         ids = _first(arrays, [f"ids{suffix}", f"id{suffix}"])
         lengths = arrays.get(f"lengths{suffix}")
         part = _Part(file, name, arrays[name], targets, ids, lengths, arrays.get("classes"), hint)
-        yield from part.examples(form, findings, labelled=labelled)
+        yield from part.examples(form, dtype, allowance, findings, labelled=labelled)
     if not found and not findings.problems:
         text = f"has no inputs: expected an array named {', '.join(INPUT_NAMES[:-1])}; found {sorted(arrays)}"
         findings.problem(f"data/{file.name}", text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
@@ -68,13 +97,11 @@ def is_bytes(file: SourceFile) -> bool:
 
 
 def _members(
-    file: SourceFile, limits: Limits, scratch: Path, findings: Findings
+    file: SourceFile, allowance: Allowance, scratch: Path, findings: Findings
 ) -> dict[str, npt.NDArray[Any]]:
     where = f"data/{file.name}"
     arrays: dict[str, npt.NDArray[Any]] = {}
-    left = min(
-        limits.max_upload_bytes, max(64 << 20, int(file.path.stat().st_size * limits.max_expansion_ratio))
-    )
+    left = max(_RATIO_FROM, int(file.path.stat().st_size * allowance.ratio))
     try:
         with zipfile.ZipFile(file.path) as opened:
             for number, info in enumerate(opened.infolist()):
@@ -83,7 +110,8 @@ def _members(
                 with opened.open(info) as source, path.open("xb") as out:
                     while chunk := source.read(_CHUNK):
                         left -= len(chunk)
-                        if left < 0:
+                        allowance.bytes -= len(chunk)
+                        if min(left, allowance.bytes) < 0:
                             findings.problem(where, "unpacks to more than is allowed")
                             return {}
                         out.write(chunk)
@@ -123,12 +151,22 @@ class _Part:
         self.name, self.inputs, self.targets, self.ids = name, inputs, targets, ids
         self.lengths, self.classes, self.hint = lengths, classes, hint
 
-    def examples(self, form: Form, findings: Findings, *, labelled: bool) -> Iterator[Example]:
+    def examples(
+        self, form: Form, dtype: str, allowance: Allowance, findings: Findings, *, labelled: bool
+    ) -> Iterator[Example]:
         if self.inputs.dtype.kind not in "biuf":
             findings.problem(self.where, f"{self.name} must hold numbers; it holds {self.inputs.dtype}")
             return
         if self.inputs.ndim < 1:
             findings.problem(self.where, f"{self.name} has shape (); one row per example is needed")
+            return
+        if self.inputs.size == 0:
+            # Such an array may claim any number of rows and take no byte.
+            findings.problem(self.where, f"{self.name} has shape {self.inputs.shape}: it holds no values")
+            return
+        allowance.rows -= len(self.inputs)
+        if allowance.rows < 0:
+            findings.problem(self.where, "has more examples than one upload may have")
             return
         if (shaped := self._shaped(form, findings)) is None:
             return
@@ -139,9 +177,16 @@ class _Part:
                 text = f"{what} must be one per example: {len(shaped)}; its shape is {other.shape}"
                 findings.problem(self.where, text)
                 return
+        if not self._check_lengths(form, findings) or not self._check_classes(findings):
+            return
         for row in range(len(shaped)):
-            identifier = f"{self.lead}[{row}]" if self.ids is None else str(self.ids[row])
-            value = self._value(shaped, row, form)
+            identifier = f"{self.lead}[{row}]"
+            if self.ids is not None:
+                given = self._text(self.ids, row, "id", findings)
+                if given is None:
+                    continue
+                identifier = given
+            value = self._value(shaped, row, form, dtype)
             example = Example(identifier, f"{self.where}[{row}]", value, split=self.hint)
             if labelled:
                 self._label(example, row, form, findings)
@@ -180,11 +225,49 @@ class _Part:
         findings.problem(self.where, text, fix="change the program in task.yaml or the array")
         return None
 
-    def _value(self, shaped: npt.NDArray[Any], row: int, form: Form) -> npt.NDArray[Any]:
+    def _check_lengths(self, form: Form, findings: Findings) -> bool:
+        if self.lengths is None or form.kind != "series":
+            return True
+        if self.lengths.dtype.kind not in "biuf":
+            findings.problem(self.where, f"lengths must be whole numbers; they are {self.lengths.dtype}")
+            return False
+        steps = self.inputs.shape[1]
+        given = self.lengths.astype(np.float64)
+        fits = (given >= 0) & (given <= steps) & (given == np.floor(given))
+        for row in np.flatnonzero(~fits).tolist():
+            text = f"its length must be a whole number from 0 to {steps} (rows count from 0)"
+            findings.row(self.where, row, text)
+        return bool(fits.all())
+
+    def _check_classes(self, findings: Findings) -> bool:
+        if self.classes is None or (self.classes.ndim == 1 and self.classes.dtype.kind in "biufUS"):
+            return True
+        text = f"classes must be a list of names; they are {self.classes.dtype} {self.classes.shape}"
+        findings.problem(self.where, text)
+        return False
+
+    def _text(
+        self, array: npt.NDArray[Any], row: int, what: str, findings: Findings, *, at: int | None = None
+    ) -> str | None:
+        """Entry `at` (else `row`) of `array` as trimmed text; None after noting a problem of `row`."""
+        try:
+            value = array[row if at is None else at]
+            text = plain(value.decode() if isinstance(value, bytes) else str(value))
+            text.encode()
+        except (ValueError, SystemError):  # not UTF-8, a lone surrogate, or beyond the last character
+            findings.row(self.where, row, f"the {what} is not Unicode text (rows count from 0)")
+            return None
+        if not text or "\0" in text:
+            said = "has a NUL character in it" if text else "is empty"
+            findings.row(self.where, row, f"the {what} {said} (rows count from 0)")
+            return None
+        return text
+
+    def _value(self, shaped: npt.NDArray[Any], row: int, form: Form, dtype: str) -> npt.NDArray[Any]:
         value = np.array(shaped[row])
         if form.kind == "series":
             if self.lengths is not None:
-                return value[: max(0, int(self.lengths[row]))].astype(np.float32)
+                return value[: int(self.lengths[row])].astype(np.float32)
             value = value.astype(np.float32)
             known = np.flatnonzero(~np.isnan(value).all(axis=1))
             return value[: known[-1] + 1] if len(known) else value[:0]
@@ -194,7 +277,8 @@ class _Part:
                 for c in range(form.shape[2])
             ]
             resized = np.stack(planes, axis=-1)
-            return np.rint(resized).astype(np.uint8) if value.dtype == np.uint8 else resized
+            whole = value.dtype == np.uint8 or (dtype == "uint8" and is_byte(value))
+            return np.rint(resized).astype(np.uint8) if whole else resized
         return value
 
     def _check_targets(self, form: Form, findings: Findings, n: int) -> bool:
@@ -205,6 +289,9 @@ class _Part:
             return False
         if y.ndim == 0 or len(y) != n:
             findings.problem(self.where, f"{self.name} has {n} examples, its labels have shape {y.shape}")
+            return False
+        if y.nbytes == 0:
+            findings.problem(self.where, f"the labels of {self.name} are all empty")
             return False
         if form.task_kind == "regression":
             if y.dtype.kind not in "biuf":
@@ -235,25 +322,29 @@ class _Part:
 
     def _label(self, example: Example, row: int, form: Form, findings: Findings) -> None:
         assert self.targets is not None
+        if form.task_kind == "classification" and self.targets.dtype.kind in "US":
+            example.label = self._text(self.targets, row, "label", findings)
+            return
         value = self.targets[row]
         if form.task_kind == "regression":
-            example.target = tuple(map(float, value))
-            if not np.isfinite(value).all():
-                shown = ", ".join(f"{number:g}" for number in example.target)
-                text = f"the value to predict is {shown}; a finite number is needed (rows count from 0)"
-                findings.row(self.where, row, text, fix="fill it in or remove the row")
+            target = tuple(map(float, value))
+            if finite(target):
+                example.target = target
+                return
+            shown = ", ".join(f"{number:g}" for number in target)
+            text = f"the value to predict is {shown}; a finite number is needed (rows count from 0)"
+            findings.row(self.where, row, text, fix="fill it in or remove the row")
             return
         if self.targets.dtype.kind == "f":
             if not float(value).is_integer():  # also NaN and infinities
                 findings.row(self.where, row, f"the label {value} is no class (rows count from 0)")
                 return
             value = int(value)
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        if self.classes is not None and self.targets.dtype.kind != "U":
+        if self.classes is not None:
             index = int(value)
             if not 0 <= index < len(self.classes):
                 findings.row(self.where, row, f"the label is not in 0..{len(self.classes) - 1}")
                 return
-            value = self.classes[index]
-        example.label = str(int(value) if isinstance(value, (bool, np.bool_)) else value)
+            example.label = self._text(self.classes, row, "label", findings, at=index)
+            return
+        example.label = str(int(value))

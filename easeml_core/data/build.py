@@ -57,6 +57,7 @@ def build_version(
     try:
         builder = _Builder(form, spec.validation_fraction, spec.validation_seed, parent, limits)
         facts = builder.build(upload, folder, scratch)
+        open_version(folder)  # what cannot be read back must never get its final name
         target = naming.version_dir(versions_dir, name, facts.digest)
         if (target / FACTS).exists():
             return open_version(target).facts
@@ -103,14 +104,17 @@ class _Builder:
         staged = stage(examples, form, dtype, folder, findings)
         findings.check_share(len(staged), self.limits.max_broken_share)
         kept = self._refined(upload / naming.REFINE_FILE, staged)
-        if not any(kept) and not findings.problems:
-            findings.problem("data", "has no example that can be used", fix="upload examples with labels")
         if not any(kept):
+            findings.check()  # what went wrong says more
+            findings.problem("data", "has no example that can be used", fix="upload examples with labels")
             findings.check()
         return self._finish(staged, kept, dtype, folder)
 
     def _refined(self, path: Path, staged: Staged) -> list[bool]:
         if not path.exists():
+            return [True] * len(staged)
+        if not path.is_file():
+            self.findings.problem(naming.REFINE_FILE, "is a folder; a table is needed", fix="remove it")
             return [True] * len(staged)
         return refine(staged, read_refinements(path, self.findings), self.form, self.findings)
 

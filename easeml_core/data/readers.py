@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,14 +94,32 @@ def read_examples(
     for file in sources.tables:
         if file.name not in labels_from:
             yield from tables.read_csv(file, form, findings, labelled=labelled)
-    for number, file in enumerate(sources.arrays):
-        from easeml_core.data.arrays import read_npz
-
-        folder = scratch / f"npz-{number}"
-        folder.mkdir()
-        yield from read_npz(file, form, limits, folder, findings, labelled=labelled)
+    if sources.arrays:
+        yield from _read_arrays(sources, form, dtype, limits, scratch, findings, labelled=labelled)
     for file in sources.series:
         yield from series.read_ts(file, form, findings, labelled=labelled)
+
+
+def _read_arrays(
+    sources: Sources,
+    form: Form,
+    dtype: str,
+    limits: Limits,
+    scratch: Path,
+    findings: Findings,
+    *,
+    labelled: bool,
+) -> Iterator[Example]:
+    from easeml_core.data.arrays import Allowance, read_npz
+
+    allowance = Allowance.of(limits)
+    for number, file in enumerate(sources.arrays):
+        folder = scratch / f"npz-{number}"
+        folder.mkdir()
+        try:
+            yield from read_npz(file, form, dtype, allowance, folder, findings, labelled=labelled)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read_images(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ def stage(examples: Iterable[Example], form: Form, dtype: str, folder: Path, fin
             value = _checked(example, form, dtype, findings)
             if value is None:
                 continue
+            if example.target is not None and not finite(example.target):
+                text = "the value to predict is too large for 32 bits; a finite number is needed"
+                _reject(example, text, findings)
+                continue
             if example.id in seen:
                 text = f"the id {example.id!r} is given twice"
                 findings.problem(example.file, text, fix="make the ids differ")
@@ -88,12 +93,37 @@ def _checked(example: Example, form: Form, dtype: str, findings: Findings) -> np
         reason = "it has no values" if value.size == 0 else f"its shape is {value.shape}, not {form}"
         findings.quarantine(example.file, reason)
         return None
+    if dtype == "uint8" and not is_byte(value):
+        _reject(example, "beside 8-bit images, values must be whole numbers from 0 to 255", findings)
+        return None
     with np.errstate(over="ignore"):
         value = np.ascontiguousarray(value, dtype=dtype)
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         findings.quarantine(example.file, "it has a value that is not a finite number")
         return None
     return value
+
+
+def is_byte(value: npt.NDArray[Any]) -> bool:
+    """Whether 8 bits hold all of `value` (any shape) without a change."""
+    if value.dtype in (np.dtype(np.uint8), np.dtype(bool)):
+        return True
+    return bool(((value >= 0) & (value <= 255) & (value == np.floor(value))).all())
+
+
+def finite(values: npt.ArrayLike) -> bool:
+    """Whether all `values` are finite as float32, the type in which targets are stored."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.asarray(values, dtype=np.float64).astype(np.float32)).all())
+
+
+def _reject(example: Example, text: str, findings: Findings) -> None:
+    # Readers of rows write where one is as `file:row` or `file[row]`.
+    place = re.fullmatch(r"(.*)(?::(\d+)|\[(\d+)\])", example.file, re.DOTALL)
+    if place is None:
+        findings.problem(example.file, text)
+    else:
+        findings.row(place[1], int(place[2] or place[3]), text)
 
 
 class _Spread:
@@ -131,4 +161,4 @@ class _Spread:
         if not positive.size:
             return 1.0
         largest = max(abs(self.low), abs(self.high))
-        return max(1.0, float(largest / np.percentile(positive, 1)))
+        return max(1.0, largest / float(np.percentile(positive, 1)))

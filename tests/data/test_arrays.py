@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.uploads import image, series, vector
+from easeml_core.data import Limits
+from easeml_core.data.findings import Findings
+from easeml_core.data.forms import Form
+from easeml_core.data.readers import Sources, read_examples
+from easeml_core.data.tree import SourceFile, Tree
+from tests.data.uploads import image, save_images, series, vector
 
 Put = Callable[[str, "bytes | str"], Path]
 RANDOM = np.random.default_rng(0)
@@ -120,6 +125,138 @@ def test_nothing_is_ever_unpickled(
     put("data/d.npz", raw.getvalue())
     assert "data/d.npz: cannot be read" in refused(vector(3, 2))
     assert not (tmp_path / "evil").exists()
+
+
+def headers(**shapes: tuple[tuple[int, ...], str]) -> bytes:
+    """An npz whose arrays have a shape and a type, and not one byte of values."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, (shape, kind) in shapes.items():
+            head = io.BytesIO()
+            facts = {"descr": kind, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(head, facts)
+            archive.writestr(f"{name}.npy", head.getvalue())
+    return stream.getvalue()
+
+
+STEPS = RANDOM.normal(size=(20, 5, 1))
+MANY = 10**12
+
+
+@pytest.mark.parametrize(
+    ("content", "spec", "words"),
+    [
+        (headers(x=((MANY, 0, 1), "<f4"), y=((MANY,), "<U0")), series(1, 2), "it holds no values"),
+        (headers(x=((MANY, 0), "<f4"), y=((MANY,), "<U0")), series(1, 2), "it holds no values"),
+        (headers(x=((0, 3), "<f4"), y=((0,), "<i8")), vector(3, 2), "it holds no values"),
+        (npz(x=X, y=np.zeros((20, 0))), vector(3, 2), "the labels of x are all empty"),
+        (
+            npz(x=X, y=np.array(["a", ""])[Y]),
+            vector(3, 3),
+            "1, 3, 5, 7, 9, 11, 13, 15, 17, 19: the label is empty",
+        ),
+        (npz(x=X, y=np.array(["a", " "])[Y]), vector(3, 3), "the label is empty"),
+        (npz(x=X, y=np.array(["a", "b\0c"])[Y]), vector(3, 2), "the label has a NUL character in it"),
+        (npz(x=X, y=np.array(["a", "\ud800"])[Y]), vector(3, 2), "the label is not Unicode text"),
+        (npz(x=X, y=np.array([b"a", b"\xff"])[Y]), vector(3, 2), "the label is not Unicode text"),
+        (npz(x=X, y=np.array([97, 0x110000], "<u4")[Y].view("<U1")), vector(3, 2), "is not Unicode text"),
+        (
+            npz(x=X, y=Y, ids=np.array(["\ud800", *"abcdefghijklmnopqrs"])),
+            vector(3, 2),
+            "row 0: the id is not",
+        ),
+        (npz(x=X, y=Y, ids=np.array(["", *"abcdefghijklmnopqrs"])), vector(3, 2), "row 0: the id is empty"),
+        (npz(x=X, y=Y, classes="a"), vector(3, 2), "classes must be a list of names"),
+        (npz(x=X, y=Y, classes=[["a", "b"]]), vector(3, 2), "classes must be a list of names"),
+        (npz(x=X, y=Y, classes=["a", "\ud800"]), vector(3, 2), "the label is not Unicode text"),
+        (npz(x=STEPS, y=Y, lengths=[np.nan] + [3] * 19), series(1, 2), "row 0: its length must be a whole"),
+        (npz(x=STEPS, y=Y, lengths=[2.5] + [3] * 19), series(1, 2), "row 0: its length must be a whole"),
+        (npz(x=STEPS, y=Y, lengths=[-1] + [3] * 19), series(1, 2), "row 0: its length must be a whole"),
+        (npz(x=STEPS, y=Y, lengths=[6] + [3] * 19), series(1, 2), "a whole number from 0 to 5"),
+        (npz(x=STEPS, y=Y, lengths=["a"] * 20), series(1, 2), "lengths must be whole numbers"),
+        (npz(x=X, y=[1e300] + [1.0] * 19), vector(3, 1), "row 0: the value to predict is 1e+300; a finite"),
+        (npz(x=X, y=[-1e39] + [1.0] * 19), vector(3, 1), "row 0: the value to predict is -1e+39; a finite"),
+    ],
+)
+def test_headers_labels_and_lengths_that_are_refused(
+    refused: Any, put: Put, content: bytes, spec: str, words: str
+) -> None:
+    put("data/d.npz", content)
+    said = refused(spec)
+    assert words in said
+    assert "has no example that can be used" not in said  # its reason is there
+
+
+@pytest.mark.parametrize("ids", [[f" {i}" for i in range(20)], [str(i).encode() for i in range(20)]])
+def test_ids_are_trimmed_text(build: Any, put: Put, ids: list[Any]) -> None:
+    put("data/d.npz", npz(x=X, y=np.array([b"a", b"b"])[Y], ids=ids, classes=["a", "b"]))
+    version = build(vector(3, 2))
+    assert version.ids == [str(i) for i in range(20)]
+    assert version.facts.classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("pixels", "fits"),
+    [
+        (np.full((4, 8, 8), 255.0), True),
+        (np.full((4, 8, 8), 200), True),
+        (np.full((4, 8, 8), 0.5), False),
+        (np.full((4, 8, 8), 256), False),
+        (np.full((4, 8, 8), -1), False),
+        (np.full((4, 8, 8), np.nan), False),
+    ],
+)
+def test_table_pixels_beside_8_bit_images_must_be_bytes(
+    build: Any, refused: Any, put: Put, upload: Path, pixels: Any, fits: bool
+) -> None:
+    for label in ("a", "b"):
+        save_images(upload, label, 5)
+    head = ",".join(f"p{i}" for i in range(64))
+    rows = "\n".join(",".join(map(str, row.ravel())) + ",a" for row in pixels)
+    put("data/t.csv", f"{head},label\n{rows}\n")
+    if fits:
+        version = build(image(8, 8, 1, 2))
+        assert version.facts.dtype == "uint8"
+        assert np.array_equal(version.inputs[-4:, :, :, 0], pixels)
+    else:
+        words = "data/t.csv: rows 1, 2, 3, 4: beside 8-bit images, values must be whole numbers from 0 to 255"
+        assert words in refused(image(8, 8, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({}, None),
+        ({"max_upload_bytes": 1_000_000}, "data/e.npz: unpacks to more than is allowed"),
+        ({"max_files": 3}, "data/e.npz: has more examples than one upload may have"),
+    ],
+)
+def test_one_allowance_for_all_files(
+    build: Any, refused: Any, put: Put, limits: dict[str, int], words: str | None
+) -> None:
+    for name in "de":  # 600 kB and 20 rows each
+        put(f"data/{name}.npz", npz(x=RANDOM.normal(size=(20, 3)), y=Y, more=np.zeros(600_000, np.uint8)))
+    if words is None:
+        assert build(vector(3, 2)).facts.n == 40
+    else:
+        assert words in refused(vector(3, 2), **limits)
+
+
+def test_scratch_is_given_back_file_by_file(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.npz").write_bytes(npz(x=X, y=Y))
+    form = Form("vector", "classification", (3,), 2)
+    files = tuple(SourceFile(f"{name}.npz", tmp_path / f"{name}.npz") for name in "ab")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    findings = Findings()
+    sources = Sources((), (), files, ())
+    examples = read_examples(
+        Tree(files), sources, form, "float32", Limits(), scratch, findings, labelled=True
+    )
+    held = {len(list(scratch.iterdir())) for _ in examples}
+    assert held == {1}
+    assert not list(scratch.iterdir())
 
 
 @pytest.mark.parametrize(
