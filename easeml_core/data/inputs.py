@@ -17,7 +17,7 @@ from easeml_core.data.readers import Sources, read_examples
 from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, Staged, stage
 from easeml_core.data.tree import collect
 from easeml_core.data.version import VersionFacts
-from easeml_core.errors import Problem
+from easeml_core.errors import Problem, TenantError
 
 # Numbered as in the tenant's folder, not as in `data/` of a feed.
 _LEAD = "data/"
@@ -79,7 +79,12 @@ def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: P
         staged = stage(examples, form, facts.dtype, staging, findings)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    found = list(findings.problems)
+    try:
+        findings.check()
+    except TenantError as error:
+        found = list(error.problems)
+    else:
+        found = []
     found += [Problem(item["file"], item["reason"]) for item in findings.quarantined]
     if findings.n_quarantined > KEPT:
         found.append(Problem(".", f"{findings.n_quarantined - KEPT} more could not be read"))

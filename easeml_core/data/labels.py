@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from easeml_core.data.findings import NAMED, Findings, listed
 from easeml_core.data.forms import Form
 from easeml_core.data.refine import Refinement
-from easeml_core.data.staging import Staged
+from easeml_core.data.staging import Staged, finite
 from easeml_core.data.text import number, plain
 from easeml_core.naming import REFINE_FILE
 
@@ -30,6 +30,9 @@ def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findi
             staged.labels[i] = wish.label
         elif form.outputs > 1 or (value := number(wish.label)) is None:
             findings.row(REFINE_FILE, wish.row, "the label must be the one number to predict")
+        elif not finite(value):
+            text = f"the label is {wish.label[:40]}; a finite number is needed"
+            findings.row(REFINE_FILE, wish.row, text)
         else:
             staged.targets[i] = (value,)
     if unknown:

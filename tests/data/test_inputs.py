@@ -94,6 +94,36 @@ def test_images_come_in_the_units_of_arrays(
     assert inputs.inputs.max() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("x", "kept"),
+    [
+        (np.full((2, 8, 8, 1), 255.0), 2),
+        (np.full((2, 4, 4, 1), 200), 2),
+        (np.stack([np.full((8, 8, 1), 0.5), np.ones((8, 8, 1))]), 1),
+        (np.stack([np.full((8, 8, 1), 300), np.ones((8, 8, 1), int)]), 1),
+        (np.stack([np.full((8, 8, 1), np.nan), np.ones((8, 8, 1))]), 1),
+    ],
+)
+def test_arrays_for_8_bit_images_must_be_bytes(
+    build: Any, upload: Path, read: Any, x: Any, kept: int
+) -> None:
+    for label in ("a", "b"):
+        save_images(upload, label, 5)
+    inputs = read(build(image(8, 8, 1, 2)), q__npz=npz(x=x))
+    assert inputs.ids == ["q.npz[0]", "q.npz[1]"][2 - kept :]
+    assert inputs.inputs.max() == x[-1].max()
+    said = [(problem.file, problem.message) for problem in inputs.problems]
+    text = "row 0: beside 8-bit images, values must be whole numbers from 0 to 255"
+    assert said == ([] if kept == 2 else [("q.npz", text)])
+
+
+def test_a_row_left_out_for_its_id_is_named(build: Any, put: Put, read: Any) -> None:
+    put("data/t.csv", "a,b,label\n1,2,x\n3,4,y\n5,6,x\n7,8,y\n")
+    inputs = read(build(vector(2, 2)), q__csv=b"id,a,b\np,1,2\n,3,4\nr,5,6\n")
+    assert inputs.ids == ["p", "r"]
+    assert [(p.file, p.message) for p in inputs.problems] == [("q.csv", "row 2: the id is empty")]
+
+
 def test_nothing_to_predict_is_said(build: Any, put: Put, read: Any) -> None:
     put("data/t.csv", "a,b,label\n1,2,x\n3,4,y\n5,6,x\n7,8,y\n")
     inputs = read(build(vector(2, 2)), notes__pdf=b"x")

@@ -249,3 +249,47 @@ class TestRefine:
     ) -> None:
         put("refine.csv", content)
         assert words in refused(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("table", "refine", "words"),
+    [
+        ("7,8,4", "t.csv#1,1,nan", "refine.csv: row 1: the label is nan; a finite number is needed"),
+        ("7,8,4", "t.csv#1,1,inf", "refine.csv: row 1: the label is inf; a finite number is needed"),
+        ("7,8,4", "t.csv#1,1,1e39", "refine.csv: row 1: the label is 1e39; a finite number is needed"),
+        (
+            "7,8,-1e39",
+            None,
+            "data/t.csv: row 4: the value to predict is too large for 32 bits; a finite number",
+        ),
+    ],
+)
+def test_values_to_predict_must_be_finite_as_stored(
+    refused: Any, put: Put, table: str, refine: str | None, words: str
+) -> None:
+    put("data/t.csv", f"a,b,label\n1,2,1\n3,4,2\n5,6,3\n{table}\n")
+    if refine is not None:
+        put("refine.csv", f"id,keep,label\n{refine}\n")
+    assert words in refused(vector(2, 1))
+
+
+def test_a_folder_in_place_of_refinements_is_refused(refused: Any, put: Put) -> None:
+    put("data/t.csv", "a,b,label\n1,2,1\n3,4,2\n5,6,3\n7,8,4\n")
+    put("refine.csv/x", "")
+    assert "refine.csv: is a folder" in refused(vector(2, 1))
+
+
+def test_facts_that_cannot_be_read_back_never_get_a_name(
+    build: Any, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("data/t.csv", "a,b,label\n1,2,1\n3,4,2\n5,6,3\n7,8,4\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("easeml_core.data.build._reference", lambda *_: {"mse": float("nan")})
+        with pytest.raises(ValueError, match=r"reference\.mse"):
+            build(vector(2, 1))
+    assert build(vector(2, 1)).facts.n == 4  # the next try finds nothing broken in its way
+
+
+def test_the_widest_range_is_still_a_number(build: Any, put: Put) -> None:
+    put("data/t.csv", "a,b,label\n1e-40,3e38,1\n1e-40,2e38,2\n1e-40,1e38,3\n1e-40,0,4\n")
+    assert np.isfinite(build(vector(2, 1)).facts.dynamic_range)
