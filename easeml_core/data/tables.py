@@ -3,8 +3,8 @@
 Rows count from 1 below the header, as a spreadsheet shows them without it. The label column is `label`,
 `target`, `class` or `y`, else the last; several values to predict are in columns of such a name and a number
 (`y1`, `y2` or `target_1`, `target_2`), in the order of the numbers, else the last ones. A column `id` names
-the examples. Without a header (a first row with
-numbers in it) columns count from the left and the last ones are the label.
+the examples. Without a header (a first row with numbers in it, see `_is_header`) columns count from the left
+and the last ones are the label.
 """
 
 from __future__ import annotations
@@ -110,7 +110,14 @@ def read_header(
     stream.seek(start)
     cells = next(read_rows([line], delimiter, where, above=above))
     names = [plain(cell) for cell in cells]
-    given = _is_header(names)
+    stream.readline()
+    given = _is_header(names, read_rows(iter(stream.readline, ""), delimiter, where, above=above + 1))
+    stream.seek(start)
+    if given is None:
+        text = f"one cannot tell whether its first row ({', '.join(names)[:60]}) names the columns or is data"
+        fix = "write a header above it in which every name begins with a letter, such as x1,x2,label"
+        findings.problem(where, text, line=above + 1, fix=fix)
+        return None
     if given:
         stream.readline()
         above += 1
@@ -133,15 +140,40 @@ def _sniff(line: str) -> str:
     return max(_DELIMITERS, key=lambda d: (outside.count(d), -_DELIMITERS.index(d)))
 
 
-def _is_header(cells: list[str]) -> bool:
-    if any(cell.lower() in (*LABEL_NAMES, *FILE_NAMES, "id") for cell in cells):
+def _is_header(cells: list[str], below: Iterator[list[str]]) -> bool | None:
+    """Whether the first row names the columns; None where nobody can tell.
+
+    It does where no cell is a number, where a cell is a known name (`label`, `id` …), and where the cells
+    count 0, 1, 2 … as pandas writes unnamed columns. Numbers and one known name, as in `1.5,2,y`, may be
+    data all the same: it is if that word is in its column again in a row `below`.
+    """
+    known = [i for i, cell in enumerate(cells) if cell.lower() in (*LABEL_NAMES, *FILE_NAMES, "id")]
+    others = [cell for i, cell in enumerate(cells) if i not in known and cell]
+    numeric = [cell for cell in others if number(cell) is not None]
+    counting = numeric in (list(map(str, range(len(numeric)))), list(map(str, range(1, len(numeric) + 1))))
+    if len(known) == 1 and numeric and numeric == others:
+        return _is_name(cells, known[0], counting, below)
+    if known:
         return True
-    numeric = [cell for cell in cells if number(cell) is not None]
     if not numeric:
         return any(cells)
-    # pandas writes unnamed columns as 0, 1, 2 …
-    numbered = (list(map(str, range(len(cells)))), list(map(str, range(1, len(cells) + 1))))
-    return len(cells) > 2 and cells in numbered
+    return len(cells) > 2 and counting and numeric == cells
+
+
+def _is_name(cells: list[str], at: int, counting: bool, below: Iterator[list[str]]) -> bool | None:
+    """Whether cell `at` of a first row of numbers is its column's name rather than a class."""
+    column = []
+    for row in below:
+        # A file put together from several has its header more than once.
+        if len(row) != len(cells) or [plain(cell) for cell in row] == cells:
+            continue
+        column.append(plain(row[at]))
+        if column[-1] == cells[at]:
+            return None if counting else False
+    # Of the known names, `y` is the one that people also call a class (y and n).
+    if cells[at].lower() != "y":
+        return True
+    return True if column and (counting or all(number(text) is not None for text in column)) else None
 
 
 def _label_columns(lower: list[str], ident: int | None, form: Form | None, labelled: bool) -> tuple[int, ...]:

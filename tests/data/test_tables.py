@@ -16,6 +16,8 @@ Put = Callable[[str, "bytes | str"], Path]
 
 GOOD = [("1", "2", "yes"), ("3", "4", "no"), ("5", "6", "yes"), ("7", "8", "no"), ("9", "0.5", "no")]
 
+GOOD_YN = [(a, b, label[0]) for a, b, label in GOOD]
+
 
 def table(header: str | None, rows: list[tuple[str, ...]], delimiter: str = ",") -> str:
     lines = ([header.replace(",", delimiter)] if header else []) + [delimiter.join(row) for row in rows]
@@ -68,6 +70,63 @@ def test_numbered_headers_of_pandas(build: Any, put: Put) -> None:
         table("0,1,2", [("1.5", "2.5", "0"), ("3.5", "4.5", "1"), *[("1", "2", "0"), ("4", "3", "1")]]),
     )
     assert build(vector(2, 2)).facts.n == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "data"),
+    [
+        ("1.5,2,y", GOOD_YN, True),
+        ("1.5;2;y", GOOD_YN, True),
+        ("1.5,2,target", [(a, b, "target" if c == "y" else c) for a, b, c in GOOD_YN], True),
+        ("400,410.5,label", GOOD_YN, False),
+        ("400,410.5,class", GOOD_YN, False),
+        ("400,410.5,y", [(a, b, str(int(c == "y"))) for a, b, c in GOOD_YN], False),
+        ("0,1,label", GOOD_YN, False),
+        ("1,2,y", GOOD, False),
+        ("y,400,410.5", [(str(int(c == "y")), a, b) for a, b, c in GOOD_YN], False),
+        ("id,400,410.5,label", [(f"p{i}", *row) for i, row in enumerate(GOOD_YN)], False),
+        ("a,410.5,y", GOOD_YN, False),
+        ("a,b,y", GOOD_YN, False),
+    ],
+)
+def test_a_first_row_of_numbers_with_a_known_name(
+    build: Any, put: Put, first: str, rows: list[tuple[str, ...]], data: bool
+) -> None:
+    put("data/t.csv", f"{first}\n" + table(None, rows, ";" if ";" in first else ","))
+    version = build(vector(2, 2))
+    assert version.facts.n == len(rows) + data
+    assert version.inputs[0].tolist() == ([1.5, 2] if data else [1, 2])
+    assert ("columns" in version.facts.converted) is not data
+
+
+@pytest.mark.parametrize(
+    ("first", "rows"),
+    [
+        ("400,410.5,y", GOOD),
+        ("1.5,2,y", [("1.5", "2", "y")]),
+        ("1.5,2,y", []),
+        ("1,2,y", GOOD_YN),
+        ("0,1,y", GOOD_YN),
+    ],
+)
+def test_a_first_row_that_may_be_either_is_refused(
+    refused: Any, put: Put, first: str, rows: list[tuple[str, ...]]
+) -> None:
+    put("data/t.csv", f"\n{first}\n" + table(None, rows))
+    said = refused(vector(2, 2))
+    assert f"data/t.csv:2: one cannot tell whether its first row ({first.replace(',', ', ')}) names" in said
+    assert "write a header above it" in said
+
+
+def test_what_is_to_be_predicted_keeps_its_header(build: Any, put: Put, tmp_path: Path) -> None:
+    put("data/t.csv", table("400,410.5,label", GOOD))
+    facts = build(vector(2, 2)).facts
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    (asked / "q.csv").write_text("id,410.5,400\nz1,1,2\nz2,3,4\n")
+    read = read_inputs(asked, facts=facts, limits=Limits(), staging=tmp_path / "read")
+    assert (read.ids, read.problems) == (["z1", "z2"], ())
+    assert read.inputs[:].tolist() == [[2, 1], [4, 3]]
 
 
 def test_several_values_to_predict(build: Any, put: Put) -> None:
