@@ -73,11 +73,16 @@ def infer(
     import csv
     import io
 
+    from easeml_core.bucket.leftovers import is_leftover
     from easeml_core.cli import waiting
 
     name, where = task_name(task, tenant), open_bucket(bucket)
     if request and not naming.is_request_id(request):
         raise typer.BadParameter(f"--request is letters, digits, '.', '_' and '-'; got {request!r}")
+    if is_leftover(request):
+        raise typer.BadParameter(
+            f"--request {request!r} is a name of editors' and systems' leftovers; take another"
+        )
     request = waiting.send_inputs(where, name, paths, request)
     if not wait:
         answer = {"task": str(name), "request": request, "predictions": name.predictions_key(request)}

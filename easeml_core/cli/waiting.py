@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from easeml_core import naming
 from easeml_core.errors import Problem, TemporaryError, TenantError
@@ -22,16 +22,41 @@ POLL_SECONDS = 0.25
 
 
 def read_status(bucket: Bucket, name: TaskName) -> dict[str, Any] | None:
-    """What `status.json` of the task says; None before the service has written any."""
-    content = bucket.read_if_there(name.key(naming.STATUS_JSON))
+    """What `status.json` of the task says; None before the service has written any.
+
+    Raises `TenantError` where it is not what the service writes: whoever has the bucket can write to it.
+    """
+    from easeml_core.service.status import Status
+
+    key = name.key(naming.STATUS_JSON)
+    content = bucket.read_if_there(key)
     if content is None:
         return None
-    status: dict[str, Any] = json.loads(content)
-    return status
+    try:
+        found: dict[str, Any] = dict(json.loads(content, parse_constant=_refuse_constant))
+        # A service of another version may write more fields, or fewer.
+        known = {field: value for field, value in found.items() if field in Status.model_fields}
+        return found | Status.model_validate(known).model_dump(mode="json")
+    except (ValueError, TypeError, RecursionError):  # JSON, UTF-8 and pydantic errors are of the first class
+        text = "is not as the service writes it: it is broken, or something else wrote there"
+        fix = "delete it; the service writes it anew with the next change of the task"
+        raise TenantError([Problem(key, text, fix=fix)]) from None
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _latest(bucket: Bucket, name: TaskName) -> dict[str, Any] | None:
+    """Like `read_status`, and None for a broken one too: whoever waits is waiting for the next."""
+    try:
+        return read_status(bucket, name)
+    except TenantError:
+        return None
 
 
 def need_status(bucket: Bucket, name: TaskName) -> dict[str, Any]:
-    """Like `read_status`; raises `TenantError` where the service has said nothing of the task."""
+    """Like `read_status`; raises `TenantError` also where the service has said nothing of the task."""
     status = read_status(bucket, name)
     if status is None:
         need_task(bucket, name)
@@ -70,7 +95,7 @@ def for_answer(bucket: Bucket, name: TaskName, timeout: float) -> dict[str, Any]
     """
 
     def answered() -> dict[str, Any] | None:
-        status, listing = read_status(bucket, name), bucket.listing(name.prefix)
+        status, listing = _latest(bucket, name), bucket.listing(name.prefix)
         current = status is not None and listing is not None and status["upload"] == listing.fingerprint
         return status if current else None
 
@@ -86,7 +111,7 @@ def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float
     prefix = name.key(naming.INFER_DIR, request)
 
     def answered() -> bytes | None:
-        status, listing = read_status(bucket, name), bucket.listing(prefix)
+        status, listing = _latest(bucket, name), bucket.listing(prefix)
         inferences = status["inferences"] if status else []
         mine = next((i for i in inferences if i["request"] == request), None)
         if mine is None or listing is None or mine["fingerprint"] != listing.fingerprint:

@@ -194,3 +194,39 @@ def test_bucket_option_wins_over_the_environment(
     easeml("submit", "lab/rows", folder, "--bucket", tmp_path / "other bucket")
     assert bucket.listing("lab/rows") is None
     assert Bucket(str(tmp_path / "other bucket")).listing("lab/rows") is not None
+
+
+BROKEN = [b"", b"[]", b"{}", b"null", b"\xff", b"[" * 60_000, b'{"task": 1}', b'{"task": NaN}']
+
+
+@pytest.mark.parametrize("content", BROKEN, ids=range(len(BROKEN)))
+@pytest.mark.parametrize("command", ["status", "leaderboard"])
+def test_a_broken_status_is_said_and_ends_with_1(
+    easeml: Easeml, bucket: Bucket, folder: Path, command: str, content: bytes
+) -> None:
+    easeml("submit", "lab/rows", folder)
+    bucket.write("lab/rows/status.json", content)
+    result = easeml(command, "lab/rows", "--json")
+    assert result.exit_code == 1
+    (problem,) = data_of(result)["problems"]
+    assert problem["file"] == "lab/rows/status.json"
+    assert "is not as the service writes it" in problem["message"]
+
+
+def test_a_broken_status_does_not_end_the_wait(easeml: Easeml, served: Service, folder: Path) -> None:
+    served.bucket.write("lab/rows/status.json", b"")
+    with intake(served):
+        result = easeml("submit", "lab/rows", folder, "--wait", "--timeout", 30, "--json")
+    assert data_of(result)["state"] == "open"
+
+
+@pytest.mark.parametrize("request_name", ["old.bak", "x.swp", "a.pyc", "thumbs.db", "desktop.ini"])
+def test_a_request_that_the_bucket_would_skip_is_refused(
+    easeml: Easeml, served: Service, folder: Path, request_name: str
+) -> None:
+    with intake(served):
+        easeml("submit", "lab/rows", folder, "--wait", "--timeout", 30)
+    result = easeml("infer", "lab/rows", folder / "data" / "rows.csv", "--request", request_name, "--no-wait")
+    assert result.exit_code == 2
+    assert request_name in result.stderr
+    assert served.bucket.listing(f"lab/rows/infer/{request_name}") is None
