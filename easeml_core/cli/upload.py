@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -117,16 +118,16 @@ def gather(paths: Iterable[Path], lead: str = "") -> list[LocalFile]:
     problems: list[Problem] = []
     found: list[LocalFile] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # unlike `Path.is_dir`, False for a name too long to be one
             found += files_below(path, lead, problems)
         elif (problem := _problem_of(path, _join(lead, path.name))) is not None:
             problems.append(problem)
         else:
             found.append(_local(path, _join(lead, path.name)))
-    names = [file.name for file in found]
+    names = Counter(file.name for file in found)
     problems += [
         Problem(name, "two of the files given would get this name", fix="rename one")
-        for name in sorted({name for name in names if names.count(name) > 1})
+        for name in sorted(name for name, count in names.items() if count > 1)
     ]
     if not found and not problems:
         problems.append(Problem(lead or ".", "none of the paths given holds a file"))

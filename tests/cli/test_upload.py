@@ -9,7 +9,7 @@ import pytest
 
 from easeml_core.bucket import Bucket
 from easeml_core.cli import upload
-from easeml_core.errors import TenantError
+from easeml_core.errors import Problem, TenantError
 from easeml_core.naming import TaskName
 from tests.cli.conftest import NASTY, ROWS, SPEC, make_task
 
@@ -207,3 +207,41 @@ def test_content_id_is_of_names_and_bytes_only(tmp_path: Path) -> None:
     first = id_of("one", "rows.csv", "1")
     assert first == id_of("two", "rows.csv", "1")
     assert len({first, id_of("three", "rows.csv", "2"), id_of("three", "other.csv", "1")}) == 3
+
+
+def test_gather_takes_many_files_in_one_pass_over_their_names(tmp_path: Path) -> None:
+    class Name(str):
+        """Counts how often two names are compared."""
+
+    for number in range(500):
+        (tmp_path / f"{number}.csv").write_text("1")
+    compared = 0
+    real = upload.files_below
+
+    def counting(folder: Path, lead: str, problems: list[Problem]) -> list[upload.LocalFile]:
+        found = real(folder, lead, problems)
+        return [upload.LocalFile(file.path, Name(file.name), file.size) for file in found]
+
+    def compare(self: str, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return str.__eq__(self, other)
+
+    Name.__eq__ = compare  # type: ignore[assignment,method-assign]
+    Name.__hash__ = str.__hash__  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upload, "files_below", counting)
+        assert len(upload.gather([tmp_path])) == 500
+    assert compared < 5000
+
+
+@pytest.mark.parametrize("name", ["\u6f22" * 83 + ".csv", "e" * 251 + ".csv", "\U0001f408" * 62 + ".csv"])
+def test_long_names_arrive(bucket: Bucket, folder: Path, name: str) -> None:
+    (folder / "data" / "rows.csv").rename(folder / "data" / name)
+    assert f"data/{name}" in upload.submit(bucket, NAME, folder).sent
+    assert bucket.read(f"lab/rows/data/{name}").decode() == ROWS
+
+
+def test_a_name_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TenantError, match="it is too long"):
+        upload.gather([tmp_path / ("\u6f22" * 84 + ".csv")], "data")
