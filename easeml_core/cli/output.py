@@ -17,6 +17,7 @@ standard output holds exactly one JSON value, also on failure: `{"error": …, "
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,8 @@ def emit(data: Any, as_json: bool, render: Callable[[Any], RenderableType | str]
 
 def print_json(data: Any) -> None:
     """Print one JSON value to standard output; refuses NaN and infinity, which are not JSON."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(data, indent=2, ensure_ascii=not is_unicode, allow_nan=False, default=str))
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -141,7 +143,21 @@ def reported(as_json: bool) -> Iterator[None]:
 class Commands(TyperGroup):
     """The root of all commands: what any of them raises is `reported`, in one place."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run as a program; what the encoding of the output cannot write is shown as `?`."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        return super().main(*args, **options)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was called."""
-        with reported("--json" in ctx.args):  # looked up here, since parsing consumes it
-            return super().invoke(ctx)
+        as_json = "--json" in ctx.args  # looked up here, since parsing consumes it
+        with reported(as_json):
+            try:
+                return super().invoke(ctx)
+            except typer.TyperException as error:
+                # Of these only wrong calls have a text; typer shows it to people, with the usage.
+                if not as_json or not hasattr(error, "format_message"):
+                    raise
+                fail(Code.USAGE, error.format_message(), as_json)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,7 +16,7 @@ from typer.testing import CliRunner, Result
 from easeml_core.cli import output
 from easeml_core.cli.main import app
 from easeml_core.errors import FencedError, OperatorError, Problem, TemporaryError, TenantError
-from tests.cli.conftest import data_of
+from tests.cli.conftest import SPEC, data_of, make_task
 
 COMMANDS = {command.name or command.callback.__name__ for part in app.registered_groups
             for command in part.typer_instance.registered_commands}  # fmt: skip
@@ -87,6 +91,43 @@ def test_wrong_calls_end_with_2(easeml: Callable[..., Result], arguments: list[s
     assert easeml(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense", "--json"],
+        ["submit", "--json"],
+        ["status", "a/b", "--nonsense", "--json"],
+        ["status", "--json", "not-a-task"],
+        ["validate", "/nowhere/at/all", "--json"],
+        ["submit", "a/b", ".", "--timeout", "soon", "--json"],
+    ],
+)
+def test_wrong_calls_are_json_too(easeml: Callable[..., Result], arguments: list[str]) -> None:
+    result = easeml(*arguments)
+    assert result.exit_code == 2
+    answer = data_of(result)
+    assert answer["error"]
+    assert answer["problems"] == []
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_any_encoding_of_the_output_will_do(tmp_path: Path, encoding: str) -> None:
+    folder = make_task(tmp_path / "t", spec=SPEC + "objektiv: \u6f22\n")
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", "from easeml_core.cli.main import app; app()", "validate", folder, *more],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            timeout=60,
+        )
+        for more in ([], ["--json"])
+    ]
+    assert [result.returncode for result in results] == [1, 1]
+    assert b"Traceback" not in results[0].stderr
+    assert b"there is no such field ? did you mean" in results[0].stdout
+    assert json.loads(results[1].stdout)["problems"][0]["field"] == "objektiv"
+
+
 def test_control_characters_do_not_reach_the_terminal() -> None:
     hostile = Problem("data/\x1b[2Jx.csv", "bad \x07 cell")
     text = output.problems_text([hostile])
@@ -102,9 +143,6 @@ def test_json_refuses_nan() -> None:
 
 def test_help_needs_nothing_heavy() -> None:
     """The command line must answer at once: what is imported for `--help` is what decides."""
-    import subprocess
-    import sys
-
     code = (
         "import sys, easeml_core.cli.main; "
         "print([m for m in ('numpy','pandas','sqlalchemy','mlflow','torch','pydantic','fsspec','httpx') "
