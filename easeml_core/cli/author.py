@@ -47,6 +47,8 @@ def init(
     target = folder / naming.SPEC_FILE
     if target.exists() and not force:
         fail(Code.PROBLEM, f"{target} is there already; --force overwrites it", as_json)
+    if target.exists() and not target.is_file():
+        fail(Code.PROBLEM, f"{target} is not a regular file; move it away first", as_json)
     text = propose_spec(folder)
     target.write_text(text, encoding="utf-8")
     answer = {"file": str(target), "spec": text}

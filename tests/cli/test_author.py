@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def test_init_does_not_overwrite_unless_told(easeml: Easeml, folder: Path) -> No
     assert easeml("init", folder, "--force").exit_code == 0
     assert (folder / "task.yaml").read_text() != SPEC
     assert easeml("validate", folder).exit_code == 0
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_init_overwrites_nothing_but_a_file(
+    easeml: Easeml, folder: Path, make: Callable[[Path], None]
+) -> None:
+    (folder / "task.yaml").unlink()
+    make(folder / "task.yaml")
+    result = easeml("init", folder, "--force", "--json")
+    assert result.exit_code == 1
+    assert "is not a regular file" in data_of(result)["error"]
 
 
 def test_init_without_data_ends_with_1(easeml: Easeml, tmp_path: Path) -> None:
