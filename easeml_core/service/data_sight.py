@@ -116,6 +116,9 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
 
     where = f"{DATA_DIR}/{files[0].name}"
     try:
+        # numpy would take a single array of that name, which is none to the reader of the data.
+        if not zipfile.is_zipfile(files[0].path):
+            raise zipfile.BadZipFile("it is no .npz archive")
         with np.load(files[0].path, allow_pickle=False) as opened:
             by_name = {name.lower(): name for name in opened.files}
             x_name, y_name = _pick(by_name, INPUT_NAMES), _pick(by_name, TARGET_NAMES)
@@ -127,8 +130,11 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
                 )
             targets = opened[y_name]
         shape, is_float = _array_header(files[0], x_name)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise TenantError([Problem(where, f"cannot be read: {error}")]) from None
+    except TenantError:
+        raise
+    except Exception as error:  # numpy and zipfile raise many classes on broken input
+        text = str(error) or type(error).__name__
+        raise TenantError([Problem(where, f"cannot be read: {text}")]) from None
     if not 2 <= len(shape) <= 4 or not all(shape):
         text = f"inputs of shape {shape} are neither images, nor series, nor vectors"
         raise TenantError([Problem(where, text)])

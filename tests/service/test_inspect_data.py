@@ -180,6 +180,37 @@ def broken_npz(data: Path) -> None:
     (data / "d.npz").write_bytes(b"PK\x03\x04 nothing")
 
 
+def npy_called_npz(data: Path) -> None:
+    np.save(data / "d.npy", np.zeros((3, 2)))
+    (data / "d.npy").rename(data / "d.npz")
+
+
+def empty_npz(data: Path) -> None:
+    (data / "d.npz").write_bytes(b"")
+
+
+def corrupt_npz(data: Path) -> None:
+    np.savez_compressed(data / "d.npz", x=RANDOM.normal(size=(40, 5)), y=np.arange(40))
+    content = bytearray((data / "d.npz").read_bytes())
+    with zipfile.ZipFile(data / "d.npz") as archive:
+        start = archive.getinfo("y.npy").header_offset + 60
+    content[start : start + 20] = b"\xff" * 20
+    (data / "d.npz").write_bytes(content)
+
+
+def npz_of_no_arrays(data: Path) -> None:
+    with zipfile.ZipFile(data / "d.npz", "w") as archive:
+        archive.writestr("x.npy", b"")
+        archive.writestr("y.npy", b"")
+
+
+def npz_of_a_wrong_header(data: Path) -> None:
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,"
+    with zipfile.ZipFile(data / "d.npz", "w") as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+
+
 def npz_of_deep_arrays(data: Path) -> None:
     np.savez(data / "d.npz", x=np.zeros((3, 2, 2, 2, 2)), y=np.arange(3))
 
@@ -212,6 +243,11 @@ def headless_csv(data: Path) -> None:
         (npz_without_labels, "needs an array named one of y, targets"),
         (npz_of_objects, "cannot be read"),
         (broken_npz, "cannot be read"),
+        (npy_called_npz, "cannot be read: it is no .npz archive"),
+        (empty_npz, "cannot be read: it is no .npz archive"),
+        (corrupt_npz, "cannot be read"),
+        (npz_of_no_arrays, "cannot be read"),
+        (npz_of_a_wrong_header, "cannot be read"),
         (npz_of_deep_arrays, "neither images, nor series, nor vectors"),
         (unknown, "found model.h5"),
         (ts_without_data, "holds no series with a class"),
