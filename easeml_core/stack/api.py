@@ -44,6 +44,8 @@ def up(settings: Settings, progress: Progress = _silent, timeout: float = 180.0)
     deadline = time.monotonic() + timeout
     with locked(layout.lock):
         supervisor = Supervisor(layout)
+        if supervisor.pid() is None:
+            stopping.clear(layout)  # what outlived its supervisor still holds the ports that are ours
         was_up = supervisor.pid() is not None and layout.stack.exists()
         plan = make_plan(settings, layout, running=was_up)
         try:
