@@ -178,7 +178,7 @@ def test_a_killed_supervisor_leaves_no_orphans_and_up_heals(settings: Settings, 
     layout = Layout.of(settings.home)
     old = {process.pid: process for process in leftovers.find(layout)}
     psutil.Process(main_pids(api.status(settings))["supervisord"]).kill()
-    assert not api.status(settings).running
+    wait_for(lambda: not api.status(settings).running)
     again = api.up(settings)
     assert api.status(settings).healthy
     assert not [process for process in old.values() if process.is_running()]
