@@ -22,11 +22,4 @@ SHOWN = (
 
 def curves(measured: Mapping[str, Curves], path: Path, title: str) -> None:
     """Average and worst loss, side by side; of the policies in SHOWN, since more cannot be told apart."""
-    measured = {name: measured[name] for name in SHOWN if name in measured}
-    figure = plots.picture(8.2, 3.3)
-    left, right = figure.subplots(1, 2)
-    plots.draw_curves(left, measured, title=f"{title}, average")
-    plots.draw_curves(right, measured, title=f"{title}, worst", which="worst")
-    left.get_legend().remove()
-    right.legend(fontsize=7, loc="lower left")
-    plots.save(figure, path)
+    plots.save_curves({name: measured[name] for name in SHOWN if name in measured}, path, title=title)

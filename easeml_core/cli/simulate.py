@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 PANEL = "Operator: devices and decisions"
 DEFAULT = "default"
+OURS = (DEFAULT, "easeml")
 
 
 @app.command(
@@ -36,14 +37,31 @@ def simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", "-p", help="A policy's name; may be repeated. `default` is the service's best."
+            "--policy", "-p", help="A policy's name; may be repeated. `default` is the one that decides best."
         ),
     ] = None,
-    devices: Annotated[int, typer.Option("--devices", "-d", min=1, help="How many devices.")] = 1,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            "--devices",
+            "-d",
+            min=1,
+            help="How many devices. Default: 1; without a table, as many as this service has.",
+            show_default=False,
+        ),
+    ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", "-r", min=1, help="Random splits into tasks served and history.")
     ] = 10,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the costs that the table lacks.")] = 0,
+    template: Annotated[
+        str,
+        typer.Option(
+            "--template",
+            help="Without a table: whose tasks. Default: the template that has most.",
+            show_default=False,
+        ),
+    ] = "",
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Write the loss curves to this PNG or SVG.")
     ] = None,
@@ -54,9 +72,21 @@ def simulate(
     In each repeat 10 tasks (half of a small table) are served, the others are history. Loss is the best
     quality in the table less the best found so far; cost is a share of what one device needs for everything.
     """
-    names = list(dict.fromkeys(policy or [DEFAULT, "hybrid"]))
-    found = recorded_table() if results is None else table_from(results, seed, as_json)
-    measured = simulated(found, names, devices=devices, repeats=repeats, quiet=as_json)
+    if plot is not None and plot.suffix not in (".png", ".svg"):
+        raise typer.BadParameter(f"--plot writes .png or .svg; got {plot.name}")
+    if results is not None and template:
+        raise typer.BadParameter("--template picks among this service's own tasks: it goes without a table")
+    other = "hybrid"
+    if results is None:
+        settings = settings_for()
+        found = recorded_table(template)
+        devices = devices or len(settings.devices)
+        # Where ours decides already, what it is compared with stays the paper's.
+        other = settings.policy if settings.policy not in OURS else other
+    else:
+        found = table_from(results, seed, as_json)
+    names = list(dict.fromkeys(policy or [DEFAULT, other]))
+    measured = simulated(found, names, devices=devices or 1, repeats=repeats, quiet=as_json)
     if plot is not None:
         from easeml_core.replay.plots import save_curves
 
@@ -84,38 +114,54 @@ def simulated(
             make_policy(name)
     names = list(dict.fromkeys([*policies, CLAIRVOYANT]))
     with Progress(console=console(stderr=True), transient=True, disable=quiet) as bar:
-        job = bar.add_task(f"replaying {len(names)} policies", total=repeats)
+        job = bar.add_task(f"replaying {len(names)} policies, {repeats} times", total=repeats)
         return measure(
             results, names, repeats, devices=devices, progress=lambda done: bar.update(job, completed=done)
         )
 
 
 def table_from(path: Path, seed: int, as_json: bool) -> Table:
-    """The table in a file; ends the command where it cannot be used."""
+    """The table in a file; ends the command, with all that is wrong, where it cannot be used."""
+    from easeml_core.errors import Problem, TenantError
     from easeml_core.replay import read_table
 
     try:
         found = read_table(path, seed)
-    except (ValueError, UnicodeDecodeError) as problem:
-        fail(Code.PROBLEM, f"{path} is not a table of results: {problem}", as_json)
-    if len(found.tasks) < 2:
-        fail(Code.PROBLEM, f"{path} has {len(found.tasks)} task(s); a replay needs at least 2", as_json)
+        few = [
+            Problem(path.name, f"has {number} {what}; a replay needs at least 2", fix=why)
+            for number, what, why in (
+                (len(found.tasks), "task", "some are served, the others are history"),
+                (len(found.models), "model", "there must be something to choose"),
+            )
+            if number < 2
+        ]
+        if few:
+            raise TenantError(few)
+    except TenantError as error:
+        count = len(error.problems)
+        message = f"{path} is not a table of results: {count} problem{'s' * (count > 1)} found"
+        fail(Code.PROBLEM, message, as_json, error.problems)
     return found
 
 
-def recorded_table() -> Table:
-    """What this service has recorded, of the template with most tasks: best quality and mean seconds of each
-    candidate on each data version."""
+def recorded_table(template: str) -> Table:
+    """What this service has recorded of a template, or of the one with most tasks: best quality and mean
+    seconds of each candidate on each data version."""
     from easeml_core.cli.operator import read_ledger
     from easeml_core.errors import OperatorError
-    from easeml_core.replay.recorded import table_of
+    from easeml_core.replay.recorded import tables_of
 
-    found: Table | None = read_ledger(lambda session, _: table_of(session))
-    if found is None:
+    tables: dict[str, Table] = read_ledger(lambda session, _: tables_of(session))
+    usable = {name: table for name, table in tables.items() if len(table.tasks) > 1}
+    if not usable:
         raise OperatorError(
             f"the ledger under {settings_for().home} holds fewer than 2 tasks with results: give a TABLE.csv"
         )
-    return found
+    name = template or max(usable, key=lambda name: len(usable[name].tasks))
+    if name not in usable:
+        raise OperatorError(f"fewer than 2 tasks of {name!r} have results; there are {', '.join(usable)}")
+    say(f"replaying {len(usable[name].tasks)} tasks of {name} that this service has recorded")
+    return usable[name]
 
 
 def figures(report: dict[str, dict[str, Any]]) -> RenderableType:

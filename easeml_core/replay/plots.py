@@ -17,15 +17,19 @@ COLOURS_KEPT = 48  # in a PNG
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
-def save_curves(measured: Mapping[str, Curves], path: Path, *, title: str, worst: bool = False) -> None:
-    """Write average loss, or worst, against the share of the total cost, on logarithmic axes."""
-    figure = picture(5.2, 3.4)
-    draw_curves(figure.subplots(), measured, title=title, which="worst" if worst else "average")
+def save_curves(measured: Mapping[str, Curves], path: Path, *, title: str) -> None:
+    """Write average and worst loss, side by side, against the share of the total cost."""
+    figure = picture(8.2, 3.3)
+    left, right = figure.subplots(1, 2)
+    draw_curves(left, measured, title=f"{title}, average")
+    draw_curves(right, measured, title=f"{title}, worst", which="worst")
+    left.get_legend().remove()
+    right.legend(fontsize=7, loc="lower left")
     save(figure, path)
 
 
 def draw_curves(axes: Any, measured: Mapping[str, Curves], *, title: str, which: str = "average") -> None:
-    """Draw one curve for each policy."""
+    """Draw one curve for each policy, on logarithmic axes."""
     shares = np.geomspace(1e-4, 1.0, 400)
     for number, (name, found) in enumerate(measured.items()):
         style = ":" if name == "clairvoyant" else "-"

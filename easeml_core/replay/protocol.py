@@ -8,6 +8,7 @@ In a table with no more than TEST tasks half of them are served.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -42,11 +43,13 @@ def repeat(
     spoil: Callable[[Table], Table] | None = None,
     error: float = 0.0,
     policy_of: Callable[[str], str | Policy] = lambda name: name,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Trace]:
     """One repeat: a trace for each policy; `clairvoyant` is the limit, other names are `make_policy`'s.
 
     `share` of the history is kept (0: none). `spoil` may change it. `error` is the deviation, in log units,
     of the costs that policies are told from the true ones. `policy_of` may make other policies of the names.
+    Calls `progress` with the number of policies done.
     """
     served, past = split(len(table.tasks), seed, test)
     kept = past[: round(share * len(past))]
@@ -56,8 +59,9 @@ def repeat(
     prior = prior_of(history)
     draw = np.random.default_rng([seed, 1])
     told = now.cost * np.exp(error * draw.standard_normal(now.cost.shape)) if error else None
-    return {
-        name: replay(
+    traces: dict[str, Trace] = {}
+    for name in policies:
+        traces[name] = replay(
             now,
             Clairvoyant(now) if name == CLAIRVOYANT else policy_of(name),
             prior=prior,
@@ -66,8 +70,8 @@ def repeat(
             predicted=told,
             until_best=True,
         )
-        for name in policies
-    }
+        progress(len(traces))
+    return traces
 
 
 def prior_of(history: Table, kernel: str = "rbf") -> Prior:
@@ -80,18 +84,21 @@ def measure(
     policies: Sequence[str],
     repeats: int,
     *,
-    progress: Callable[[int], None] = lambda done: None,
-    **options: object,
+    progress: Callable[[float], None] = lambda done: None,
+    **options: Any,
 ) -> dict[str, Curves]:
     """Curves over `repeats` repeats (seeds 0, 1 …) by policy; `options` are those of `repeat`.
 
-    Calls `progress` with the number of repeats done.
+    Calls `progress` with the number of repeats done, after every replay.
     """
     traces: dict[str, list[Trace]] = {name: [] for name in policies}
     for seed in range(repeats):
-        for name, trace in repeat(table, policies, seed, **options).items():  # type: ignore[arg-type]
+
+        def so_far(replays: int, before: int = seed) -> None:
+            progress(before + replays / len(traces))
+
+        for name, trace in repeat(table, policies, seed, progress=so_far, **options).items():
             traces[name].append(trace)
-        progress(seed + 1)
     return {name: curves(found) for name, found in traces.items()}
 
 

@@ -13,9 +13,9 @@ from easeml_core.replay.table import Table
 LEAST_SECONDS = 1e-3
 
 
-def table_of(session: Session) -> Table | None:
-    """Best quality and mean seconds of each candidate on each data version, of the template that has most of
-    them; None where no template has two. What was never run stays unknown."""
+def tables_of(session: Session) -> dict[str, Table]:
+    """By template: best quality and mean seconds of each candidate on each data version. What was never run,
+    or never succeeded, stays unknown."""
     rows = session.execute(
         select(
             Task.template,
@@ -38,8 +38,7 @@ def table_of(session: Session) -> Table | None:
     for template, tenant, task, digest, candidate, quality, cost in rows:
         cells = by_template.setdefault(template, {}).setdefault(f"{tenant}/{task}@{digest[:8]}", {})
         cells[candidate] = (float(quality), max(float(cost), LEAST_SECONDS))
-    cells_of = max(by_template.values(), key=len, default={})
-    return _table(cells_of) if len(cells_of) > 1 else None
+    return {template: _table(cells_of) for template, cells_of in by_template.items()}
 
 
 def _table(cells_of: dict[str, dict[str, tuple[float, float]]]) -> Table:

@@ -7,16 +7,22 @@ Notation: N tasks, K models; `quality` `(N, K)` in [0, 1], NaN where unknown; `c
 from __future__ import annotations
 
 import csv
+import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from easeml_core.allocator.types import Array
+from easeml_core.errors import Problem, TenantError
+
+log = logging.getLogger(__name__)
 
 COLUMNS = ("task", "model", "accuracy", "cost_seconds")
+COSTS = (1e-9, 1e12)  # what a cost can be, so that no sum or ratio of costs overflows
+LISTED = 30  # problems
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,34 +75,101 @@ class Table:
 def read_table(path: Path, seed: int = 0) -> Table:
     """Read tidy CSV `task,model,accuracy,cost_seconds`; tasks and models keep the file's order.
 
-    Missing cells are allowed. An empty cost is drawn from U(0, 1) by `seed` and the cell, as the paper did
-    for tables without costs. Raises ValueError naming the line of the first problem.
+    A cell may be missing: no row, or an empty accuracy. An empty cost, or a table without that column: drawn
+    from U(0, 1] by `seed` and the cell, as the paper did for tables without costs. Raises TenantError with
+    all problems, each with its line.
     """
-    with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ValueError(f"{path.name}: columns must be {','.join(COLUMNS)}; got {reader.fieldnames}")
-        cells: dict[tuple[str, str], tuple[float, float]] = {}
-        for line, row in enumerate(reader, start=2):
-            key = (row["task"], row["model"])
-            try:
-                cell = (
-                    float(row["accuracy"]),
-                    float(row["cost_seconds"]) if row["cost_seconds"] else math.nan,
-                )
-            except (TypeError, ValueError) as problem:
-                raise ValueError(f"{path.name}:{line}: {problem}") from problem
-            if key in cells:
-                raise ValueError(f"{path.name}:{line}: {key[1]} on {key[0]} is there twice")
-            cells[key] = cell
-    tasks = tuple(dict.fromkeys(task for task, _ in cells))
-    models = tuple(dict.fromkeys(model for _, model in cells))
+    cells = _Cells(path.name)
+    try:
+        # utf-8-sig: spreadsheets write a byte order mark.
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            cells.read(csv.reader(stream))
+    except (UnicodeDecodeError, csv.Error) as problem:
+        cells.problem(f"this is not CSV in UTF-8: {problem}")
+    if not cells.problems and not cells.known:
+        cells.problem("there is no cell with an accuracy")
+    if cells.problems:
+        raise TenantError(cells.problems)
+    return _table(cells, seed)
+
+
+@dataclass
+class _Cells:
+    """What a file holds: accuracy and cost (NaN: absent) by task and model, and all that is wrong with it."""
+
+    file: str
+    known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    line_of: dict[tuple[str, str], int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    left_out: int = 0  # problems that are not listed
+
+    def problem(self, message: str, line: int | None = None, name: str | None = None, fix: str = "") -> None:
+        """Note what is wrong; a file of the wrong kind has it on every line, so only the first are listed."""
+        if len(self.problems) < LISTED:
+            self.problems.append(Problem(self.file, message, line, name, fix or None))
+            return
+        self.left_out += 1
+        self.problems[LISTED:] = [Problem(self.file, f"and {self.left_out} more problems")]
+
+    def read(self, rows: csv.Reader) -> None:
+        """Take every row; `rows.line_num` is its (last) line."""
+        names = [name.strip() for name in next(rows, [])]
+        wrong = [name for name in names if name not in COLUMNS] + [n for n in COLUMNS[:3] if n not in names]
+        if wrong or len(set(names)) < len(names):
+            got = ",".join(names) or "an empty file"
+            self.problem(f"columns must be {','.join(COLUMNS)} (the last may be absent); got {got}", 1)
+            return
+        for row in rows:
+            if row and len(row) != len(names):
+                self.problem(f"has {len(row)} fields, the first line {len(names)}", rows.line_num)
+            elif row:
+                values = [value.strip() for value in row]
+                self._cell(rows.line_num, dict(zip(names, values, strict=True)))
+
+    def _cell(self, line: int, row: dict[str, str]) -> None:
+        task, model = row["task"], row["model"]
+        for name in ("task", "model"):
+            if not row[name]:
+                self.problem("is empty", line, name)
+        accuracy = self._number(line, row, "accuracy", 0.0, 1.0, "as a share: 93 % is 0.93")
+        cost = self._number(line, row, "cost_seconds", *COSTS, "leave it empty where it is not known")
+        first = self.line_of.setdefault((task, model), line)
+        if first != line:
+            self.problem(f"{model} on {task} is there twice, first on line {first}", line)
+        elif not math.isnan(accuracy):
+            self.known[task, model] = accuracy, cost
+
+    def _number(self, line: int, row: dict[str, str], name: str, low: float, high: float, fix: str) -> float:
+        """The number in a column, NaN where it is absent or not as it must be."""
+        text = row.get(name, "")
+        if not text:
+            return math.nan
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:  # also NaN
+            self.problem(
+                f"must be a number from {low:g} to {high:g}, or empty; got {text!r}", line, name, fix
+            )
+            return math.nan
+        return value
+
+
+def _table(cells: _Cells, seed: int) -> Table:
+    tasks = {task: i for i, task in enumerate(dict.fromkeys(task for task, _ in cells.known))}
+    models = {model: j for j, model in enumerate(dict.fromkeys(model for _, model in cells.known))}
     # From (0, 1]: a cost of 0 would make its arm free.
     cost: Array = 1.0 - np.random.default_rng(seed).random((len(tasks), len(models)))
     quality: Array = np.full_like(cost, np.nan)
-    for (task, model), (value, seconds) in cells.items():
-        i, j = tasks.index(task), models.index(model)
-        quality[i, j] = value
-        if not math.isnan(seconds):
-            cost[i, j] = seconds
-    return Table(tasks, models, quality, cost)
+    drawn = 0
+    for (task, model), (value, seconds) in cells.known.items():
+        at = tasks[task], models[model]
+        quality[at] = value
+        if math.isnan(seconds):
+            drawn += 1
+        else:
+            cost[at] = seconds
+    if 0 < drawn < len(cells.known):
+        log.warning("%s: %d of %d costs are absent: drawn from U(0, 1]", cells.file, drawn, len(cells.known))
+    return Table(tuple(tasks), tuple(models), quality, cost)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from easeml_core.cli.main import app
 from easeml_core.ledger import models
 from easeml_core.replay.protocol import synthetic
+from easeml_core.replay.recorded import tables_of
 
 
 @pytest.fixture
@@ -102,30 +103,55 @@ def test_an_unknown_policy_says_which_there_are(csv):
     assert "easeml" in done.output
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a,b\n1,2\n", "columns must be"),
-        ("task,model,accuracy,cost_seconds\nt,m,good,1\n", ":2:"),
-        ("task,model,accuracy,cost_seconds\nt,m,1.5,1\n", "qualities must be in"),
-        ("task,model,accuracy,cost_seconds\nt,m,0.5,1\n", "at least 2"),
-    ],
-)
-def test_a_bad_table_is_refused_with_its_line(tmp_path, text, message):
+HEADER = "task,model,accuracy,cost_seconds\n"
+WRONG = {
+    "other columns": ("a,b\n1,2\n", ["columns must be"]),
+    "one column more": ("task,model,accuracy,cost_seconds,seed\nt,m,0.5,1,3\n", ["columns must be"]),
+    "every kind of cell": (
+        HEADER + "t,m,good,1\nt,n,1.5,1\nu,m,nan,1\nu,n,0.5,-1\nu,n,0.6,1\nt,o,0.5,inf\n,o,0.5,1\nt,p,1\n",
+        ["'good'", "'1.5'", "'nan'", "'-1'", "twice, first on line 5", "'inf'", "is empty", "has 3 fields"],
+    ),
+    "one task and one model": (HEADER + "t,m,0.5,1\n", ["has 1 task", "has 1 model"]),
+    "one model": (HEADER + "t,m,0.5,1\nu,m,0.5,1\n", ["has 1 model"]),
+    "no accuracy at all": (HEADER + "t,m,,1\nu,m,,1\n", ["no cell with an accuracy"]),
+    "nothing": ("", ["an empty file"]),
+}
+
+
+@pytest.mark.parametrize(("text", "messages"), WRONG.values(), ids=WRONG)
+def test_a_bad_table_is_refused_with_all_its_problems(tmp_path, text, messages):
     path = tmp_path / "bad.csv"
     path.write_text(text)
     done = run(path, "--json")
     assert done.exit_code == 1
-    assert message in json.loads(done.stdout)["error"]
+    found = json.loads(done.stdout)["problems"]
+    assert len(found) == len(messages)
+    for problem, message in zip(found, messages, strict=True):
+        assert message in problem["message"]
+    people = run(path)
+    assert people.exit_code == 1
+    assert all(message in people.stderr for message in messages)
 
 
-def test_the_services_own_results_can_be_replayed(service):
-    from easeml_core.replay.recorded import table_of
+@pytest.mark.parametrize(
+    "arguments", [["--devices", "0"], ["--repeats", "0"], ["--plot", "x.txt"], ["--template", "x"]]
+)
+def test_a_wrong_call_is_refused_before_anything_is_replayed(csv, arguments):
+    assert run(csv, *arguments).exit_code == 2
 
+
+def test_the_services_own_results_can_be_replayed(service, monkeypatch):
+    monkeypatch.setenv("EASEML_HOME", str(service.settings.home))
+    monkeypatch.setenv("EASEML_DATABASE_URL", service.settings.resolved_database_url())
+    assert run("--json").exit_code == 4
     with service.ledger.transaction() as session:
-        assert table_of(session) is None
         _record(session)
-        table = table_of(session)
+        table = tables_of(session)["vector"]
+    done = run("--repeats", "1", "--json")
+    assert done.exit_code == 0, done.output
+    assert set(json.loads(done.stdout)) == {"default", "hybrid", "clairvoyant"}
+    assert "2 tasks of vector" in done.stderr
+    assert "there are vector" in run("--template", "image").stderr
     assert table.models == ("KNN", "SVM")
     assert len(table.tasks) == 2
     np.testing.assert_allclose(table.quality, [[0.8, np.nan], [0.6, 0.7]])
