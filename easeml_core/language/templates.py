@@ -1,7 +1,8 @@
 """The template table, as data, and how a program finds its row.
 
 Rows are matched top to bottom and the first hit wins (Li et al., Ease.ml, PVLDB 11(5), table of template
-models). The two flat-vector rows are ours; they stand before the general ones, which would take them.
+models). Ours are the two flat-vector rows, which stand before the general ones that would take them, and
+`series-regression`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Match:
     misses: tuple[Miss, ...]
 
 
+_SERIES_MODELS = ("RNN", "LSTM", "bi-LSTM", "GRU")
 _VECTOR_MODELS = ("RandomForest", "GradientBoosting", "SVM", "KNN", "MLP")
 
 TEMPLATES: tuple[Template, ...] = (
@@ -63,7 +65,8 @@ TEMPLATES: tuple[Template, ...] = (
         "{[Tensor[A, B, C]], []}",
         "{[Tensor[D]], []}",
         "image or tensor classification",
-        ("AlexNet", "ResNet", "GoogLeNet", "SqueezeNet", "VGG", "NIN", "BN-AlexNet"),
+        ("AlexNet", "ResNet", "GoogLeNet", "SqueezeNet", "VGG", "NIN", "BN-AlexNet")
+        + ("MobileNetV3", "EfficientNet", "ConvNeXt", "ViT"),
         CLASSIFICATION,
     ),
     Template(
@@ -79,8 +82,18 @@ TEMPLATES: tuple[Template, ...] = (
         "{[Tensor[A], *], [a]}",
         "{[Tensor[D]], []}",
         "time-series classification",
-        ("RNN", "LSTM", "bi-LSTM", "GRU"),
+        _SERIES_MODELS,
         CLASSIFICATION,
+        told_by_objective=True,
+    ),
+    Template(
+        "series-regression",
+        "{[Tensor[A], *], [a]}",
+        "{[Tensor[D]], []}",
+        "regression on time series",
+        _SERIES_MODELS,
+        REGRESSION,
+        told_by_objective=True,
     ),
     Template(
         "series-translation",
@@ -146,8 +159,9 @@ def template(template_id: str) -> Template:
 def match(program: Program, objective: str | None = None) -> Match:
     """Find the first row that fits; the last row takes anything, so there always is one.
 
-    `objective` tells rows apart that share their patterns: a flat vector to `Tensor[K]` is a regression
-    when the objective is one of `REGRESSION`, or when none is given and K is 1; else a classification.
+    `objective` tells rows apart that share their patterns: a flat vector or a series to `Tensor[K]` is a
+    regression when the objective is one of `REGRESSION`, or when none is given and K is 1; else a
+    classification.
     """
     misses = []
     for row in TEMPLATES:

@@ -39,8 +39,8 @@ def check_rules(
             problems += _check_sizes(document, program, found)
             if "objective" in fields:
                 problems += _check_objective(document, found.template, objective)
-            # Of a vector, the objective says which row is meant, and so which models there are.
-            if "objective" in fields or not found.template.id.startswith("vector-"):
+            # Where the objective says which row is meant, a wrong one leaves open which models there are.
+            if "objective" in fields or not found.template.told_by_objective:
                 problems += _check_candidates(document, found.template, fields.get("candidates"))
     if fields.get("stop_when") is not None:
         # With a wrong objective, what can be said of the goal alone is still said.
