@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from easeml_core import naming
+from easeml_core.data import reference
 from easeml_core.data import split as splitting
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Form
@@ -86,7 +87,7 @@ class _Builder:
     ) -> None:
         self.form, self.fraction, self.seed, self.limits = form, fraction, seed, limits
         # A version of another shape has nothing to hand on.
-        fits = parent is not None and Form.of_facts(parent.facts) == form
+        fits = parent is not None and Form.of_facts(parent.facts).identity == form.identity
         self.parent = parent if fits else None
         self.findings = Findings()
 
@@ -101,7 +102,7 @@ class _Builder:
         # Where the sources do not go together, what their examples say of each other would only mislead.
         findings.check()
         examples = read_examples(tree, sources, form, dtype, self.limits, scratch, findings, labelled=True)
-        staged = stage(examples, form, dtype, folder, findings)
+        staged = stage(examples, form, dtype, folder, findings, answers=form.has_answers)
         findings.check_share(len(staged), self.limits.max_broken_share)
         kept = self._refined(upload / naming.REFINE_FILE, staged)
         if not any(kept):
@@ -146,11 +147,8 @@ class _Builder:
             text = f"{len(train)} examples are left to train on and {len(val)} to validate on"
             findings.problem("data", text, fix="upload at least two different examples")
         findings.check()
-        targets = (
-            np.array(strata, dtype=np.int64)
-            if classes is not None
-            else np.array(staged.targets, dtype=np.float32).reshape(len(staged), form.outputs)
-        )
+        targets = _targets(staged, strata, form)
+        low, high, longest = _answers(staged, form)
         facts = VersionFacts(
             digest=_digest(form, dtype, classes, self.fraction, self.seed, staged, targets, split, kept),
             kind=form.kind,
@@ -164,12 +162,17 @@ class _Builder:
             classes=classes,
             class_counts=_class_counts(targets, kept, classes),
             outputs=form.outputs,
-            low=staged.low,
-            high=staged.high,
-            dynamic_range=staged.dynamic_range,
-            max_length=max(staged.lengths) if form.kind == "series" else None,
+            target_shape=form.target_shape,
+            target_low=low,
+            target_high=high,
+            target_max_length=longest,
+            program=None if form.program is None else str(form.program),
+            low=staged.spread.low,
+            high=staged.spread.high,
+            dynamic_range=staged.spread.dynamic_range(),
+            max_length=max(staged.lengths) if form.is_long else None,
             mean_length=float(np.mean(staged.lengths)),
-            reference=_reference(targets, train, val) if classes is None else {},
+            reference=_reference(folder, form, targets, train, val, low, high),
             converted=findings.converted,
             quarantined=findings.quarantined,
             n_quarantined=findings.n_quarantined,
@@ -198,23 +201,50 @@ def _positions(split: Sequence[str], kept: Sequence[bool], part: str) -> npt.NDA
     return np.array(chosen, dtype=np.int64)
 
 
+def _targets(staged: Staged, strata: Sequence[int], form: Form) -> npt.NDArray[Any] | None:
+    """Classes (N,) or values (N, K); None where what is to be answered with is on disk already."""
+    if form.task_kind == "classification":
+        return np.array(strata, dtype=np.int64)
+    if form.task_kind == "regression":
+        return np.array(staged.targets, dtype=np.float32).reshape(len(staged), form.outputs)
+    return None
+
+
+def _answers(staged: Staged, form: Form) -> tuple[float | None, float | None, int | None]:
+    """Lowest and highest number to answer with, and length of the longest answer."""
+    if form.target_shape is None:
+        return None, None, None
+    spread, lengths = staged.answer_spread, staged.answer_lengths
+    if form.recovers_itself:
+        spread, lengths = staged.spread, staged.lengths
+    longest = max(lengths) if form.is_long else None
+    # Bytes are measured against all that a byte can be.
+    return (0.0, 255.0, longest) if form.kind == "bytes" else (spread.low, spread.high, longest)
+
+
 def _class_counts(
-    targets: npt.NDArray[Any], kept: Sequence[bool], classes: tuple[str, ...] | None
+    targets: npt.NDArray[Any] | None, kept: Sequence[bool], classes: tuple[str, ...] | None
 ) -> tuple[int, ...] | None:
-    if classes is None:
+    if classes is None or targets is None:
         return None
     counts = np.bincount(targets[np.array(kept, dtype=bool)], minlength=len(classes))
     return tuple(int(count) for count in counts)
 
 
 def _reference(
-    targets: npt.NDArray[Any], train: npt.NDArray[np.int64], val: npt.NDArray[np.int64]
+    folder: Path,
+    form: Form,
+    targets: npt.NDArray[Any] | None,
+    train: npt.NDArray[np.int64],
+    val: npt.NDArray[np.int64],
+    low: float | None,
+    high: float | None,
 ) -> dict[str, float]:
-    """Validation error of always answering the training mean (mse) or median (mae); 1 where it is 0."""
-    fit, held = targets[train].astype(np.float64), targets[val].astype(np.float64)
-    mse = float(np.mean((held - fit.mean(axis=0)) ** 2))
-    mae = float(np.mean(np.abs(held - np.median(fit, axis=0))))
-    return {"mse": mse or 1.0, "mae": mae or 1.0}
+    if targets is not None:
+        return reference.of_values(targets, train, val) if form.task_kind == "regression" else {}
+    if form.kind == "image" and low is not None and high is not None:
+        return reference.of_images(folder, train, val, low, high)
+    return reference.of_steps(folder, train, val, scale=255.0 if form.kind == "bytes" else 1.0)
 
 
 def _digest(
@@ -224,12 +254,15 @@ def _digest(
     fraction: float,
     seed: int,
     staged: Staged,
-    targets: npt.NDArray[Any],
+    targets: npt.NDArray[Any] | None,
     split: Sequence[str],
     kept: Sequence[bool],
 ) -> str:
     digest = hashlib.sha256(repr((FORMAT, form, dtype, classes, fraction, seed)).encode())
-    digest.update(targets.tobytes())
+    if form.target_shape is not None or form.program is not None:
+        digest.update(repr((form.identity, form.links, staged.answer_hashes)).encode())
+    if targets is not None:
+        digest.update(targets.tobytes())
     for row in zip(staged.ids, staged.hashes, split, kept, strict=True):
         digest.update(repr(row).encode())
     return digest.hexdigest()
@@ -239,7 +272,7 @@ def _write(
     folder: Path,
     facts: VersionFacts,
     staged: Staged,
-    targets: npt.NDArray[Any],
+    targets: npt.NDArray[Any] | None,
     train: npt.NDArray[np.int64],
     val: npt.NDArray[np.int64],
     split: Sequence[str],
@@ -249,11 +282,22 @@ def _write(
     import pyarrow.parquet as pq
 
     for name, array in (("targets", targets), ("train", train), ("val", val)):
+        if array is None:
+            continue
         with NpyWriter(folder / f"{name}.npy", array.dtype.str, array.shape[1:]) as out:
             out.append(array)
-    shown = (
-        staged.labels if facts.classes is not None else [",".join(map(repr, row)) for row in targets.tolist()]
-    )
-    columns = {"id": staged.ids, "content": staged.hashes, "label": shown, "split": split, "kept": kept}
+    if targets is None:
+        shown: list[str | None] = [""] * len(staged)
+    elif facts.classes is not None:
+        shown = staged.labels
+    else:
+        shown = [",".join(map(repr, row)) for row in targets.tolist()]
+    columns: dict[str, Sequence[Any]] = {
+        "id": staged.ids,
+        "content": staged.hashes,
+        "label": shown,
+        "split": split,
+        "kept": kept,
+    }
     pq.write_table(pa.table({name: list(column) for name, column in columns.items()}), folder / MANIFEST)
     write_atomically(folder / FACTS, facts.model_dump_json(indent=1))

@@ -76,7 +76,7 @@ def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: P
         examples = read_examples(
             tree, sources, form, facts.dtype, limits, scratch, findings, labelled=False, image_top=top
         )
-        staged = stage(examples, form, facts.dtype, staging, findings)
+        staged = stage(examples, form, facts.dtype, staging, findings, answers=False)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     try:

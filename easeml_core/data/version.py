@@ -2,10 +2,15 @@
 
 ```
 version.json       a `VersionFacts`; its presence means that the folder is complete
-inputs.npy         (N, H, W, C) uint8 or float32, or (N, D) float32
-values.npy         series instead: (total steps, D) float32, all series one after the other
-offsets.npy        series: (N + 1,) int64; series i is values[offsets[i]:offsets[i + 1]]
-targets.npy        (N,) int64 class numbers, or (N, K) float32 values
+inputs.npy         images (N, H, W, C) uint8 or float32, vectors (N, D) float32
+values.npy         anything longer instead, one example after the other: steps of series and nodes of trees
+                   (total, D) float32, bytes (total, 1) uint8
+offsets.npy        (N + 1,) int64; example i is values[offsets[i]:offsets[i + 1]]
+children.npy       trees: (total nodes, R) int64, position of each child within its tree, -1 for none; the
+                   root comes first and every child after its parent
+targets.npy        (N,) int64 class numbers, (N, K) float32 values, or images (N, D, E, F) to recover
+target_values.npy  series or bytes to answer with: as values.npy, and target_offsets.npy as offsets.npy;
+target_offsets.npy both are missing where bytes are to be recovered as they are
 train.npy val.npy  int64 positions of the kept examples of each split
 manifest.parquet   per example: id, content hash, label, split, kept
 ```
@@ -15,12 +20,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from easeml_core.data.forms import Kind, TaskKind
 from easeml_core.errors import OperatorError
 
 FACTS = "version.json"
@@ -35,9 +41,9 @@ class VersionFacts(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     digest: str = Field(description="SHA-256 over content, labels, split, what is kept, shape and classes")
-    kind: Literal["image", "vector", "series"]
-    task_kind: Literal["classification", "regression"]
-    shape: tuple[int, ...] = Field(description="(H, W, C), or (D,): of a series, per step")
+    kind: Kind = Field(description="of the inputs")
+    task_kind: TaskKind
+    shape: tuple[int, ...] = Field(description="(H, W, C), or (D,): of a series per step, of a tree per node")
     dtype: str = Field(description="of the stored inputs: uint8 or float32")
     n: int = Field(description="examples, those switched off included")
     n_train: int
@@ -45,11 +51,20 @@ class VersionFacts(BaseModel):
     n_switched_off: int = 0
     classes: tuple[str, ...] | None = Field(None, description="names in order of class number")
     class_counts: tuple[int, ...] | None = Field(None, description="kept examples per class")
-    outputs: int = Field(description="K of the program's Tensor[K]")
+    outputs: int = Field(description="K of the program's Tensor[K]; numbers per recovered image or step")
+    target_shape: tuple[int, ...] | None = Field(
+        None, description="of an image to recover (D, E, F), of a step to answer with (D,)"
+    )
+    target_low: float | None = Field(None, description="lowest number of what is to be recovered")
+    target_high: float | None = None
+    target_max_length: int | None = Field(None, description="of an answer, in steps or bytes")
+    program: str | None = Field(
+        None, description="in canonical text, where readers need the names of its tensors and links"
+    )
     low: float
     high: float
     dynamic_range: float = Field(description="largest magnitude over the 1st percentile of those not zero")
-    max_length: int | None = Field(None, description="of a series, in steps")
+    max_length: int | None = Field(None, description="in steps, nodes or bytes")
     mean_length: float = 1.0
     reference: dict[str, float] = Field(
         default_factory=dict, description="validation error of the constant predictor, per error objective"
@@ -79,23 +94,50 @@ class Version:
 
     @cached_property
     def inputs(self) -> npt.NDArray[Any]:
-        """(N, H, W, C) uint8 or float32, or (N, D) float32. Not for series."""
+        """(N, H, W, C) uint8 or float32, or (N, D) float32. Only images and vectors have it."""
         return self._load("inputs.npy")
 
     @cached_property
-    def values(self) -> npt.NDArray[np.float32]:
-        """(total steps, D): all series one after the other."""
+    def values(self) -> npt.NDArray[Any]:
+        """(total, D): steps of all series or nodes of all trees, float32, or bytes (total, 1) uint8."""
         return self._load("values.npy")
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """(N + 1,): series i is `values[offsets[i]:offsets[i + 1]]`."""
+        """(N + 1,): example i is `values[offsets[i]:offsets[i + 1]]`."""
         return self._load("offsets.npy")
 
     @cached_property
+    def children(self) -> npt.NDArray[np.int64]:
+        """(total nodes, R) of trees: where in its tree each child of a node is, -1 for none.
+
+        Rows go with those of `values`. The first node of a tree is its root, and a child comes after its
+        parent, so that going through a tree backwards meets every child before its parent.
+        """
+        return self._load("children.npy")
+
+    @cached_property
     def targets(self) -> npt.NDArray[Any]:
-        """(N,) int64 class numbers, or (N, K) float32 values to predict."""
+        """(N,) int64 class numbers, (N, K) float32 values to predict, or images to recover (N, D, E, F) of
+        the inputs' dtype. Series and bytes to answer with are in `target_values`."""
         return self._load("targets.npy")
+
+    @cached_property
+    def target_values(self) -> npt.NDArray[Any]:
+        """(total, D): steps of all series to answer with, float32, or bytes (total, 1) uint8.
+
+        The inputs themselves where those are to be recovered as they are.
+        """
+        return self._load("target_values.npy") if self._has_targets else self.values
+
+    @cached_property
+    def target_offsets(self) -> npt.NDArray[np.int64]:
+        """(N + 1,): the answer of example i is `target_values[target_offsets[i]:target_offsets[i + 1]]`."""
+        return self._load("target_offsets.npy") if self._has_targets else self.offsets
+
+    @property
+    def _has_targets(self) -> bool:
+        return (self.folder / "target_values.npy").exists()
 
     @cached_property
     def train(self) -> npt.NDArray[np.int64]:
