@@ -21,6 +21,7 @@ class Spread:
         self._seen = 0
 
     def add(self, value: npt.NDArray[Any]) -> None:
+        """Take the numbers of one example into account."""
         self.low = min(self.low, float(value.min()))
         self.high = max(self.high, float(value.max()))
         self._seen += 1
