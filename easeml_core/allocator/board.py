@@ -50,6 +50,7 @@ class TaskView:
     mean: Array  # prior, (K,)
     covariance: Array  # prior, (K, K)
     noise: float
+    source: str  # of the prior
     # What rules computed of the plays so far, by what they computed it from.
     memo: dict[object, list[float]] = field(default_factory=dict)
 
@@ -92,6 +93,17 @@ class TaskView:
         """Best observation that has come, 0 before any. Where every trial failed it is the best of their
         poor values, not 0: a task that always fails must not look like the one with most to gain."""
         return max((value for value in self.values if value is not None), default=0.0)
+
+    def basis(self, arm: int) -> dict[str, object]:
+        """What the belief in an arm rests on, for `Decision.basis`."""
+        return {
+            "learned_from": self.source,
+            "before_any_trial": {
+                "quality": float(self.mean[arm]),
+                "deviation": math.sqrt(max(float(self.covariance[arm, arm]), 0.0)),
+            },
+            "trials_of_the_task": sum(value is not None for value in self.values),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +206,7 @@ def _view(task: OpenTask, prior: Prior | None) -> TaskView:
         mean=mean,
         covariance=covariance,
         noise=noise,
+        source="nothing: this template has no prior" if prior is None else prior.source,
     )
 
 

@@ -87,6 +87,8 @@ class Easeml:
             reason=self._reason(chosen, len(servable), waited),
             runners_up=self._runners_up(chosen, heads[: RUNNERS_UP + 1]),
             memory=dict(request.memory),
+            intervals={str(share): chosen.outlook.interval(chosen.place, share / 100) for share in (50, 90)},
+            basis=self._outlooks.basis(chosen.task),
         )
 
     def _runners_up(self, chosen: _Best, ahead: list[_Best]) -> tuple[Scored, ...]:

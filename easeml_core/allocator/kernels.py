@@ -35,14 +35,14 @@ def tuned(
     """
     if kernel not in KERNELS:
         raise ValueError(f"no kernel is called {kernel!r}; there are {', '.join(KERNELS)}")
-    table = priors.known(arms, history)
+    table, tasks = priors.known(arms, history)
     if not len(table):
         return priors.build(template, arms, history)
     filled = fill(table)
     covariance, noise = fit(filled, kernel)
     source = f"{kernel} kernel over {len(filled)} past tasks"
     catalogue = priors.catalogue(arms, {}, {})
-    return Prior(tuple(arms), filled.mean(axis=0), covariance, noise, source, table, catalogue)
+    return Prior(tuple(arms), filled.mean(axis=0), covariance, noise, source, table, catalogue, tasks)
 
 
 def fill(table: Array) -> Array:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from easeml_core.allocator.board import Board, TaskView, Views
+from easeml_core.allocator.calibration import normal_intervals
 from easeml_core.allocator.ei import GpEi
 from easeml_core.allocator.models import Cheapest, ranked
 from easeml_core.allocator.tenants import count
@@ -55,6 +56,8 @@ class MmGpEi:
             reason=self._reason(view, arm, score, len(board.servable), bool(cold)),
             runners_up=tuple(_scored(v, k, value) for _, v, k, value in pool[1 : RUNNERS_UP + 1]),
             memory=dict(request.memory),
+            intervals=normal_intervals(float(view.posterior.mean[arm]), float(view.posterior.deviation[arm])),
+            basis=view.basis(arm),
         )
 
     def _reason(self, view: TaskView, arm: int, score: float, tasks: int, cold: bool) -> str:

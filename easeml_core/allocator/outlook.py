@@ -29,6 +29,7 @@ from easeml_core.allocator.types import (
     OpenTask,
     Prior,
 )
+from easeml_core.allocator.voices import voices
 
 DIGITS = 10
 NO_ARM = -1.0
@@ -72,7 +73,8 @@ class Outlook:
 
     def interval(self, place: int, share: float = 0.9) -> tuple[float, float]:
         """The central interval of an arm's quality that holds `share` of the belief."""
-        return self.prediction.interval(self.positions[place], share)
+        low, high = self.prediction.interval(self.positions[place], share)
+        return round(low, DIGITS), round(high, DIGITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +139,15 @@ class Outlooks:
         for task in changed:
             entries[task.task] = _look(task, self._templates[task.template], entries.get(task.task))
         return [entries[task.task].outlook for task in request.tasks]
+
+    def basis(self, task: OpenTask) -> dict[str, object]:
+        """What the belief in the arms of a task rested on in the last request, for `Decision.basis`."""
+        entry = self._entries[task.task]
+        return {
+            "learned_from": entry.outlook.source,
+            "trials_of_the_task": len(task.completed),
+            "experts": voices(entry.families, entry.learned.weights, task.task),
+        }
 
     def _same(self, names: set[str], changed: list[OpenTask], request: AllocationRequest) -> bool:
         """Whether what was learned of all templates still holds, given the tasks that changed."""

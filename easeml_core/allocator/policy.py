@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from easeml_core.allocator.board import Board, TaskView, Views
+from easeml_core.allocator.calibration import normal_intervals
 from easeml_core.allocator.default import NAME, Easeml
 from easeml_core.allocator.ei import GpEi
 from easeml_core.allocator.hybrid import Hybrid
@@ -64,12 +65,15 @@ class Paired:
         memory = dict(request.memory)
         if pick.memory is not None:
             memory[self.tenants.name] = dict(pick.memory)
+        choice = self._scored(pick.view, arm, float(scores[arm]), self.models.belief(pick.view))
         return Decision(
             policy=self.name,
-            choice=self._scored(pick.view, arm, float(scores[arm]), self.models.belief(pick.view)),
+            choice=choice,
             reason=f"{pick.why}; {self.models.why(pick.view, arm, float(scores[arm]))}.",
             runners_up=self._runners_up(board, pick.view, pick.others),
             memory=memory,
+            intervals=normal_intervals(choice.expected_quality, choice.deviation),
+            basis=pick.view.basis(arm),
         )
 
     def _runners_up(self, board: Board, served: TaskView, others: Sequence[TaskView]) -> tuple[Scored, ...]:

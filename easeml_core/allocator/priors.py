@@ -72,14 +72,14 @@ def build(
     """
     arms = tuple(arms)
     mean, covariance = catalogue(arms, features or {}, strengths or {})
-    table = known(arms, history)
+    table, tasks = known(arms, history)
     if not len(table):
         return Prior(arms, mean, covariance, NOISE, "catalogue")
     fitted_mean, fitted = _fit(table, mean, covariance)
     number = f"{len(table)} task" if len(table) == 1 else f"{len(table)} tasks"
     log.debug("prior of %s: %d arms, history of %s", template, len(arms), number)
     source = f"catalogue and history of {number}"
-    return Prior(arms, fitted_mean, fitted, NOISE, source, history=table, catalogue=(mean, covariance))
+    return Prior(arms, fitted_mean, fitted, NOISE, source, table, (mean, covariance), tasks)
 
 
 def catalogue(
@@ -103,14 +103,14 @@ def catalogue(
     return mean, np.full((k, k), TASK_DEVIATION**2) + MODEL_DEVIATION**2 * kernel + own
 
 
-def known(arms: Sequence[str], history: Sequence[TaskHistory]) -> Array:
-    """Known qualities `(N, K)`, NaN where unknown, without tasks that know nothing; in a fixed order."""
-    rows = [
-        [past.qualities.get(arm, np.nan) for arm in arms]
-        for past in sorted(history, key=lambda past: (past.task, sorted(past.qualities.items())))
-    ]
+def known(arms: Sequence[str], history: Sequence[TaskHistory]) -> tuple[Array, tuple[str, ...]]:
+    """Known qualities `(N, K)`, NaN where unknown, and the tasks' names, without tasks that know nothing; in
+    a fixed order."""
+    there = [past for past in history if any(arm in past.qualities for arm in arms)]
+    there.sort(key=lambda past: (past.task, sorted(past.qualities.items())))
+    rows = [[past.qualities.get(arm, np.nan) for arm in arms] for past in there]
     table = np.array(rows, dtype=np.float64).reshape(len(rows), len(arms))
-    return table[~np.isnan(table).all(axis=1)]
+    return table, tuple(past.task for past in there)
 
 
 def _fit(table: Array, mean_0: Array, covariance_0: Array) -> tuple[Array, Array]:

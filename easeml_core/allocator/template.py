@@ -61,7 +61,8 @@ class Base:
     covariance_0: Array
     settings: experts.Settings
     past: ragged.Completed  # past tasks, on the warped scale
-    known: npt.NDArray[np.int64]  # how many arms each past task tried
+    called: tuple[str, ...]  # the past tasks
+    known: npt.NDArray[np.int64]  # how many arms each of them tried
     mean: Array  # of the prior, in quality
     deviation: Array
 
@@ -93,12 +94,13 @@ def base(prior: Prior | None, extra: Sequence[str], neutral: tuple[float, float]
     mean, covariance = _spread(k, there, *first, neutral)
     now = (np.empty(0), np.empty((0, 0))) if prior is None else (prior.mean, prior.covariance)
     prior_mean, prior_covariance = _spread(k, there, *now, neutral)
-    history = np.empty((0, k))
+    history, called = np.empty((0, k)), tuple[str, ...]()
     if prior is not None and prior.history is not None and len(prior.history):
         count = np.isfinite(prior.history).sum(axis=1)
         most = np.sort(np.argsort(-count, kind="stable")[:PAST])
         history = np.full((len(most), k), np.nan)
         history[:, there] = prior.history[most]
+        called = tuple(prior.tasks[row] if prior.tasks else f"past {row}" for row in most)
     settings = experts.learn(history, mean, covariance)
     steep = warp.slope(mean, settings.soft)
     warped, scaled = warp.warp(mean, settings.soft), covariance * np.outer(steep, steep)
@@ -108,6 +110,7 @@ def base(prior: Prior | None, extra: Sequence[str], neutral: tuple[float, float]
         scaled,
         settings,
         ragged.complete(warp.warp(history, settings.soft), warped, scaled),
+        called,
         np.isfinite(history).sum(axis=1),
         prior_mean,
         np.sqrt(np.maximum(np.diagonal(prior_covariance), 0.0)),
@@ -161,7 +164,7 @@ def _family(start: Base, table: Array, names: Sequence[str], *, use_past: bool) 
     past = start.past if use_past else None
     completed = ragged.complete(table, start.mean_0, start.covariance_0, past)
     known = np.concatenate([start.known if use_past else start.known[:0], (~np.isnan(table)).sum(axis=1)])
-    called = [f"past {number}" for number in range(len(known) - len(names))] + list(names)
+    called = [*(start.called if use_past else ()), *names]
     enough = np.flatnonzero(known >= max(_FEW, COMPLETE_ENOUGH * len(start.arms)))
     settings = start.settings if use_past else replace(experts.DEFAULT, soft=start.settings.soft)
     return experts.build(completed.rows[enough], completed, [called[row] for row in enough], settings)

@@ -151,6 +151,7 @@ def shuffled(request: AllocationRequest, seed: int) -> AllocationRequest:
             None
             if prior.catalogue is None
             else (prior.catalogue[0][order], prior.catalogue[1][np.ix_(order, order)]),
+            prior.tasks,
         )
     return replace(request, tasks=tasks, priors=priors)
 
@@ -228,6 +229,16 @@ class PolicyContract:
             others = [(scored.task, scored.arm) for scored in answer.runners_up]
             assert len(others) == len(set(others)) == min(5, len(eligible) - 1)
             assert set(others) <= eligible - {(answer.choice.task, answer.choice.arm)}
+
+    def test_says_what_it_believed(self) -> None:
+        """The intervals of 50 and 90 %, one inside the other and within [0, 1], and a basis that is JSON."""
+        for request in self.requests():
+            answer = self.policy().choose(request)
+            if isinstance(answer, Decision):
+                (low, high), (lowest, highest) = answer.intervals["50"], answer.intervals["90"]
+                assert 0 <= lowest <= low <= high <= highest <= 1
+                assert answer.basis["learned_from"]
+                assert json.loads(json.dumps(answer.basis, allow_nan=False)) == answer.basis
 
     def test_hands_memory_on(self) -> None:
         """What other policies remember survives, and memory is JSON."""

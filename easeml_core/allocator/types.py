@@ -127,8 +127,8 @@ class Prior:
     of an observation. `source` says where it comes from (`catalogue`, `history of 12 tasks`).
 
     A Gaussian cannot hold all that past tasks say. For policies that learn more from them, `history`
-    `(N, K)` are their qualities, NaN where unknown, and `catalogue` the mean and covariance believed before
-    any of them; None where the prior was made in another way.
+    `(N, K)` are their qualities, NaN where unknown, `tasks` what those tasks are called, and `catalogue` the
+    mean and covariance believed before any of them; None where the prior was made in another way.
     """
 
     arms: tuple[str, ...]
@@ -138,6 +138,7 @@ class Prior:
     source: str
     history: Array | None = None
     catalogue: tuple[Array, Array] | None = None
+    tasks: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         k = len(self.arms)
@@ -147,6 +148,8 @@ class Prior:
             raise ValueError("a prior lists an arm twice")
         if self.history is not None and self.history.shape[1:] != (k,):
             raise ValueError(f"a history of {k} arms has shape {self.history.shape}")
+        if self.tasks is not None and (self.history is None or len(self.tasks) != len(self.history)):
+            raise ValueError("a prior names other tasks than its history has")
         if not (np.isfinite(self.mean).all() and np.isfinite(self.covariance).all()):
             raise ValueError("a prior must be finite")
         if not (math.isfinite(self.noise) and self.noise >= 0):
@@ -199,6 +202,10 @@ class Decision:
     comes back in the next request; a policy keeps what is its own under its own key and hands the other
     keys on, so that falling back for one decision makes no policy forget. `fallbacks` lists the policies
     that failed before this one answered, each with what was wrong.
+
+    `intervals` are the central intervals of the choice's quality that hold 50 and 90 % of the belief, by
+    percent: `{"50": (0.88, 0.92), "90": (0.83, 0.95)}`. `basis` says what the belief rests on, JSON-ready: at
+    least `learned_from`, in words.
     """
 
     policy: str
@@ -207,6 +214,8 @@ class Decision:
     runners_up: tuple[Scored, ...] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)
     fallbacks: tuple[str, ...] = ()
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    basis: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
