@@ -5,11 +5,11 @@ cut at moments that one clock dated, in this order, so that the parts add up to 
 
 =========== =========================================================================================
 log         score, model and metrics of the ended trial into MLflow, up to its result
-exit        the end of its trainer, and of the train step that watched it
-scheduling  between the train, the settle and the next decide step: Airflow's scheduler, its API,
-            forking the processes of two tasks
-settle      the settle task at work
-decide      the decide task at work, up to the work order
+scheduling  up to the step that goes on: Airflow's scheduler, its API, forking its process. The train
+            step that watched the trial does, at once; of a trial that was shorter than scheduling, it is
+            still to come. Where it could not, this is all the time spent between steps
+settle      up to the trial's end in the ledger
+decide      from there up to the next work order
 interpreter from the order to the trainer's process
 imports     from there to a trainer that has imported what it needs (forked from the standby: nothing)
 data        seeding, opening the data version and the MLflow run's log, up to computing
@@ -30,12 +30,15 @@ from statistics import median, quantiles
 from typing import Any
 
 import httpx
+from sqlalchemy import select
 
 from easeml_core import naming
+from easeml_core.ledger.models import Attempt
+from easeml_core.service import Service
 from easeml_core.settings import Settings
 from easeml_core.stack.description import StackInfo
 
-PARTS = ("log", "exit", "scheduling", "settle", "decide", "interpreter", "imports", "data")
+PARTS = ("log", "scheduling", "settle", "decide", "interpreter", "imports", "data")
 
 
 class Airflow:
@@ -100,6 +103,7 @@ class Round:
     begun: float  # and had imported what it needs
     computing: Span
     ended: float  # its result was written
+    settled: float  # the ledger knew it
     timings: Mapping[str, float]  # seconds, of the trainer's own steps
 
 
@@ -109,6 +113,7 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
     runs: dict[str, dict[str, dict[str, Any]]] = {}
     for instance in airflow.task_instances(dag_id):
         runs.setdefault(instance["dag_run_id"], {})[instance["task_id"]] = instance
+    settled = _settled(settings)
     rounds = []
     for run_id, tasks in runs.items():
         if any(tasks[name]["state"] != "success" for name in ("decide", "train", "settle")):
@@ -128,6 +133,7 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
                 begun=timings["begun_at"],
                 computing=Span(timings["train_begun_at"], timings["train_ended_at"]),
                 ended=_written(folder / "result.json"),
+                settled=settled[result["trial_id"], result["attempt"]],
                 timings=timings,
                 **{name: _span(tasks[name]) for name in ("decide", "train", "settle")},
             )
@@ -137,12 +143,16 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
 
 def idle_parts(before: Round, after: Round) -> dict[str, float]:
     """Where the time between two rounds' computing went; `idle` is their sum."""
+    going_on = max(before.ended, before.train.start)
+    if after.ordered < before.settle.start:  # the train step handed the device over
+        settle, decide = before.settled - going_on, after.ordered - before.settled
+    else:
+        settle, decide = before.settle.seconds, after.ordered - after.decide.start
     parts = {
         "log": before.ended - before.computing.end,
-        "exit": before.train.end - before.ended,
-        "scheduling": before.settle.start - before.train.end + after.decide.start - before.settle.end,
-        "settle": before.settle.seconds,
-        "decide": after.ordered - after.decide.start,
+        "scheduling": after.ordered - before.ended - settle - decide,
+        "settle": settle,
+        "decide": decide,
         "interpreter": after.claimed - after.ordered,
         "imports": after.begun - after.claimed,
         "data": after.computing.start - after.begun,
@@ -168,6 +178,13 @@ def summarise(rounds: Sequence[Round], *, longest_wait: float) -> dict[str, Any]
         "each": gaps,
         "rounds": [asdict(round_) for round_ in rounds],
     }
+
+
+def _settled(settings: Settings) -> dict[tuple[int, int], float]:
+    """When the ledger learnt of each attempt's end."""
+    query = select(Attempt.trial_id, Attempt.number, Attempt.ended_at).where(Attempt.ended_at.is_not(None))
+    with Service(settings).ledger.transaction() as session:
+        return {(trial, number): at.timestamp() for trial, number, at in session.execute(query)}
 
 
 def _written(path: Path) -> float:

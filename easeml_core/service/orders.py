@@ -22,12 +22,16 @@ LEASH_SECONDS = 10.0
 
 
 def write_order(settings: Settings, order: WorkOrder) -> Path:
-    """Write an attempt's order into its folder, atomically; returns the file's path. Safe to repeat."""
+    """Write an attempt's order into its folder, atomically; returns the file's path. Safe to repeat.
+
+    An order that says the same already is left alone: its time is that of the decision.
+    """
     folder = naming.attempt_dir(settings.work_dir, order.trial_id, order.attempt)
     folder.mkdir(parents=True, exist_ok=True)
     Path(order.checkpoint_dir).mkdir(parents=True, exist_ok=True)
     path = folder / ORDER_FILE
-    order.write(path)
+    if not path.exists() or WorkOrder.read(path) != order:
+        order.write(path)
     return path
 
 

@@ -168,7 +168,7 @@ def airflow_environment(
             "DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": layout.airflow / "logs/dag_processor",
         },
         "SCHEDULER": {
-            "SCHEDULER_IDLE_SLEEP_TIME": 0.1,
+            "SCHEDULER_IDLE_SLEEP_TIME": 0.05,
             "TASK_INSTANCE_HEARTBEAT_TIMEOUT": 30,
             "TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": 5,
             # A restarted scheduler takes over what the killed one had queued.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, ResumableJobMixin
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
+from easeml_airflow.handover import AHEAD_SECONDS, hand_over
 from easeml_airflow.hooks import KILL_GRACE_SECONDS, TrainerHook
 from easeml_airflow.leases import Stop
 from easeml_airflow.links import ChampionLink, MlflowRunLink
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from easeml_core.workorder import TrialResult
 
 PROMOTE_SECONDS = 120.0
-# From the decide step's end to the train step's start, on a busy machine. With the trainer's own leash it
-# stays well below a lease: when that expires, nothing of the attempt runs any more.
-AHEAD_SECONDS = 20.0
 
 
 def _assignment(fields: dict[str, Any]) -> Assignment:
@@ -42,7 +40,8 @@ def _assignment(fields: dict[str, Any]) -> Assignment:
 class DecideOperator(BaseOperator):
     """Asks the allocator what `device` trains next, leases it, and hands on the assignment.
 
-    The trainer is started here already, for the train step to attach to: it forks, opens its data and
+    Where the train step before it has handed the device over, the assignment is there already. The trainer
+    is started here, if it was not then, for the train step to attach to: it forks, opens its data and
     computes while Airflow is busy scheduling. Whatever becomes of that step, an attempt runs once, and a
     trainer that nobody comes for within `AHEAD_SECONDS` ends itself.
 
@@ -81,7 +80,10 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
 
     Blocking, because a deferred task costs two seconds more per trial. A worker that dies leaves the trainer
     running; the next try of the task attaches to it. An attempt is never started twice: where its trainer has
-    ended meanwhile, however it ended, that end is what the settle step collects.
+    ended meanwhile, however it ended, that end is what is settled.
+
+    A trainer that ended by itself hands the device over to the next trial at once (`hand_over`), unless the
+    device's DAG has been paused.
 
     `assignment` is what `DecideOperator` returned. Returns `{"trial_id", "attempt", "stopped"}`; `stopped` is
     a `Stop`, or None where the trainer ended by itself. Raises when Airflow takes the task away.
@@ -122,12 +124,15 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
             self.hook.folder,
         )
         try:
-            return self.execute_resumable(context)
+            outcome: dict[str, Any] = self.execute_resumable(context)
         except FencedError as error:
             # Somebody else has the trial: theirs is the result, and there is nothing wrong with us.
             self.log.warning("not ours any more: %s", error)
             self.hook.stop(Stop.FENCED)
             return self._outcome()
+        if self.hook.stopped is None:
+            self._hand_over(context)
+        return outcome
 
     def submit_job(self, context: Context) -> dict[str, Any]:
         """Start the trainer; its pid, start time and folder are what a later try attaches to."""
@@ -158,6 +163,14 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
     def on_kill(self) -> None:
         """End the trainer and everything it started, before Airflow ends this process."""
         self.hook.stop(Stop.KILLED, grace=KILL_GRACE_SECONDS)
+
+    def _hand_over(self, context: Context) -> None:
+        try:
+            following = hand_over(self.hook, context)
+        except Exception:  # of ledger, standby or Airflow: the next steps try again and report it
+            self.log.warning("the device was not handed over; the next steps do it", exc_info=True)
+        else:
+            self.log.info("next on this device: %s", f"trial {following.trial_id}" if following else "open")
 
     def _outcome(self) -> dict[str, Any]:
         stopped = self.hook.stopped

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from easeml_core import naming
 from easeml_core.ledger import trials
 from easeml_core.ledger.models import Candidate, DataVersion, Task, TaskState, Tenant, Trial, TrialState
@@ -25,19 +28,32 @@ def lease_trial(service: Service, settings: Settings, device: str = "cpu0") -> d
         session.add_all([version, candidate])
         session.flush()
         task.data_version_id = version.id
-        trial = Trial(
-            task_id=task.id,
-            candidate_id=candidate.id,
-            data_version_id=version.id,
-            state=TrialState.PLANNED,
-            attempt=0,
-            predicted_seconds=1.0,
-            reserved_seconds=1.0,
-        )
-        session.add(trial)
+        return _lease(session, settings, candidate, device)
+
+
+def lease_next(service: Service, settings: Settings, name: str, device: str = "cpu0") -> dict[str, object]:
+    """Lease a trial of one more candidate of the same task; refused while the device is taken."""
+    with service.ledger.transaction() as session:
+        candidate = Candidate(task_id=session.scalars(select(Task.id)).one(), name=name)
+        session.add(candidate)
         session.flush()
-        trials.lease(session, trial, device, settings.lease_seconds)
-        trial_id = trial.id
+        return _lease(session, settings, candidate, device)
+
+
+def _lease(session: Session, settings: Settings, candidate: Candidate, device: str) -> dict[str, object]:
+    trial = Trial(
+        task_id=candidate.task_id,
+        candidate_id=candidate.id,
+        data_version_id=session.scalars(select(DataVersion.id)).one(),
+        state=TrialState.PLANNED,
+        attempt=0,
+        predicted_seconds=1.0,
+        reserved_seconds=1.0,
+    )
+    session.add(trial)
+    session.flush()
+    trials.lease(session, trial, device, settings.lease_seconds)
+    trial_id = trial.id
     folder = naming.attempt_dir(settings.work_dir, trial_id, 1)
     folder.mkdir(parents=True)
     order = WorkOrder(
@@ -46,7 +62,7 @@ def lease_trial(service: Service, settings: Settings, device: str = "cpu0") -> d
         tenant="clinic",
         task="tumours",
         template="vector-classification",
-        candidate="KNN",
+        candidate=candidate.name,
         version_dir=str(settings.versions_dir),
         version_digest=DIGEST,
         objective="accuracy",

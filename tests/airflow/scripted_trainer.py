@@ -48,6 +48,8 @@ def main(behaviour: str, order_path: str) -> None:
     if behaviour == "fault":
         result |= {"outcome": "interrupted", "quality": None, "score": None, "reason": "no such GPU"}
         result |= {"fault": True, "cost_seconds": 0.0}
+    if behaviour == "interrupted":
+        result |= {"outcome": "interrupted", "quality": None, "score": None, "reason": "asked to stop"}
     if behaviour == "wrong-attempt":
         result["attempt"] += 1
     aside = os.path.join(folder, "result.aside")

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy import select, update
 from easeml_core.errors import TemporaryError
 from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial
 from easeml_core.service import Service
+from tests.airflow.rows import lease_next
 from tests.airflow.standby import ScriptedStandby, alive, members, until
 
 pytestmark = pytest.mark.usefixtures("environment")
@@ -207,6 +208,88 @@ def test_a_trainer_that_does_not_come_up_is_the_train_steps_to_start(
 
     monkeypatch.setattr(trainer, "start", start)
     assert request.getfixturevalue("decided") == assignment
+
+
+class Instance:
+    """What a running task knows of its DAG."""
+
+    dag_id = "easeml_allocate_cpu0"
+    stats_tags: Mapping[str, str] = {}
+
+    def __init__(self, *, is_paused: bool) -> None:
+        self.is_paused = is_paused
+
+    def get_dag(self, dag_id: str) -> Instance:
+        assert dag_id == self.dag_id
+        return self
+
+
+@pytest.fixture
+def following(service: Service, settings, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the allocator gave the device after its first trial: a trial of SVM, when asked."""
+    from easeml_core.service import decide
+
+    given: list[dict[str, Any]] = []
+
+    def decide_next(*_: object, wait_seconds: float) -> decide.Assignment:
+        assert wait_seconds == 0, "a train step waits for no work"
+        given.append(lease_next(service, settings, "SVM"))
+        return decide.Assignment(**given[-1])
+
+    monkeypatch.setattr(decide, "decide", decide_next)
+    return given
+
+
+def test_a_trial_that_ended_hands_its_device_over_at_once(
+    service: Service, standby: ScriptedStandby, assignment, following, context
+) -> None:
+    trained = _train(assignment).execute(context | {"ti": Instance(is_paused=False)})
+    (after,) = following
+    assert len(standby.started) == 2
+    assert (_folder(after) / "leash").stat().st_mtime > time.time() + 5, "nobody holds its leash yet"
+    with service.ledger.transaction() as session:
+        ended, next_ = session.scalars(select(Trial).order_by(Trial.id))
+        assert (ended.state, next_.state) == ("succeeded", "leased")
+        charged = ended.cost_seconds
+
+    # The steps after it find it done, and do what is left.
+    assert _settle(assignment, trained) == "succeeded"
+    assert len(standby.promotions) == 1
+    assert _train(after).execute(context)["trial_id"] == after["trial_id"]
+    assert len(standby.started) == 2, "attached, not started again"
+    with service.ledger.transaction() as session:
+        assert session.get_one(Trial, assignment["trial_id"]).cost_seconds == charged
+
+
+def test_a_paused_device_drains(
+    service: Service, standby: ScriptedStandby, assignment, following, context
+) -> None:
+    trained = _train(assignment).execute(context | {"ti": Instance(is_paused=True)})
+    assert following == []
+    assert _settle(assignment, trained) == "succeeded"
+
+
+@pytest.mark.parametrize("behaviour", ["fault", "interrupted"])
+def test_after_what_is_no_end_of_a_trial_nothing_is_handed_over(
+    standby: ScriptedStandby, assignment, following, context, behaviour: str
+) -> None:
+    standby.behaviour = behaviour
+    assert _train(assignment).execute(context | {"ti": Instance(is_paused=False)})["stopped"] is None
+    assert following == []
+
+
+def test_a_handover_that_fails_is_left_to_the_steps_that_follow(
+    service: Service, standby: ScriptedStandby, assignment, context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from easeml_core.service import decide
+
+    def away(*_: object, **__: object) -> None:
+        raise OSError("the ledger is away")
+
+    monkeypatch.setattr(decide, "decide", away)
+    trained = _train(assignment).execute(context | {"ti": Instance(is_paused=False)})
+    assert trained["stopped"] is None
+    assert _settle(assignment, trained) == "succeeded"
 
 
 def test_the_next_try_attaches_after_the_task_process_was_killed(
