@@ -136,16 +136,23 @@ class RunLog:
         self._drain(self._models)
         return files
 
-    def finish(self, status: str, metrics: dict[str, float], tags: dict[str, str]) -> None:
+    def finish(
+        self,
+        status: str,
+        metrics: dict[str, float],
+        tags: dict[str, str],
+        insist: float | None = None,
+    ) -> None:
         """Log the final metrics and tags and close the run, and a child that is still open.
 
-        Raises TemporaryError where MLflow stays away; the run, if there is one, then stays open.
+        Raises TemporaryError where MLflow stays away for `insist` seconds (`INSIST_SECONDS`); the run, if
+        there is one, then stays open.
         """
         self.close_child("stopped" if status == "KILLED" else "failed")
         points = [(name, value, 0) for name, value in metrics.items()]
         self.outbox.put(lambda: self.tracking.log(self.run_id, metrics=points, tags=tags))
         self.outbox.put(lambda: self.tracking.finish(self.run_id, status))
-        self._drain(self.outbox)
+        self._drain(self.outbox, insist)
         self.close()
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ from training.watch import Stopped, Watch
 
 log = logging.getLogger("training")
 
+_FORCED_SECONDS = 3.0  # for MLflow to answer a trainer that is being ended by force
 _TRAIN_SAMPLE = 2000  # examples the training score is measured on
 
 _RUN_STATUS = {Outcome.SUCCEEDED: "FINISHED", Outcome.INTERRUPTED: "KILLED"}
@@ -177,27 +178,28 @@ class _Attempt:
         }
 
     def finish(self, watch: Watch, outcome: Outcome, reason: str) -> TrialResult:
-        """Close the run and make the result. A run that cannot be closed is closed by maintenance."""
+        """Close the run and make the result."""
         result = self.result(watch, outcome, reason)
         if self.runs is not None:
-            numbers = {
-                name: value
-                for name in ("quality", "score", "train_score", "cost_seconds")
-                if (value := getattr(result, name)) is not None
-            }
-            try:
-                self.runs.finish(
-                    _RUN_STATUS.get(outcome, "FAILED"),
-                    numbers,
-                    {"easeml.outcome": outcome, "easeml.reason": reason[:500]},
-                )
-            except TemporaryError as error:
-                log.warning("the MLflow run stays open: %s", error)
-            except Exception:  # what MLflow refused to log takes nothing from the result
-                log.exception("the MLflow run is not complete")
+            self._close_run(self.runs, result)
             # It may have been opened only now.
             result = result.model_copy(update={"mlflow_run_id": self.runs.run_id or None})
         return result
+
+    def _close_run(self, runs: RunLog, result: TrialResult, insist: float | None = None) -> None:
+        """Close the run as `result` says. One that cannot be closed is closed by maintenance."""
+        numbers = {
+            name: value
+            for name in ("quality", "score", "train_score", "cost_seconds")
+            if (value := getattr(result, name)) is not None
+        }
+        tags = {"easeml.outcome": result.outcome, "easeml.reason": result.reason[:500]}
+        try:
+            runs.finish(_RUN_STATUS.get(result.outcome, "FAILED"), numbers, tags, insist)
+        except TemporaryError as error:
+            log.warning("the MLflow run stays open: %s", error)
+        except Exception:  # what MLflow refused to log takes nothing from the result
+            log.exception("the MLflow run is not complete")
 
     def result(self, watch: Watch, outcome: Outcome, reason: str) -> TrialResult:
         """The result as of now."""
@@ -216,11 +218,17 @@ class _Attempt:
         )
 
     def end_by_force(self, outcome: Outcome, reason: str) -> None:
-        """Called from the watching thread when the main thread does not react: leave a result."""
-        if self.watch is not None and not (self.folder / RESULT_FILE).exists():
-            self.result(self.watch, outcome, f"{reason}; it did not react and was ended by force").write(
-                self.folder / RESULT_FILE
-            )
+        """Called from the watching thread when the main thread does not react: leave a result.
+
+        Then close the run, if that goes quickly: a result that is there does not wait.
+        """
+        if self.watch is None or (self.folder / RESULT_FILE).exists():
+            return
+        reason = f"{reason}; it did not react and was ended by force"
+        result = self.result(self.watch, outcome, reason)
+        result.write(self.folder / RESULT_FILE)
+        if self.runs is not None:
+            self._close_run(self.runs, result, _FORCED_SECONDS)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

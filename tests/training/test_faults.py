@@ -370,14 +370,15 @@ def test_an_earlier_attempt_is_fenced(make_order: MakeOrder) -> None:
     assert "taken over" in result.reason
 
 
-def test_a_fit_that_lets_nothing_through_is_ended_by_force(make_order: MakeOrder) -> None:
-    """Native code holds the main thread; the watching thread leaves the result and ends the process."""
+def test_a_fit_that_lets_nothing_through_is_ended_by_force(make_order: MakeOrder, mlflow_url: str) -> None:
+    """Native code holds the main thread; the watching thread leaves the result, closes the run and ends the
+    process."""
     path = make_order("MLP", "vector", limit_seconds=1.0)
     script = (
         "import sys, ctypes; from pathlib import Path\n"
         "from training import watch, trial\n"
         "watch.HARD_SECONDS = 1.0\n"
-        "trial._Attempt._train = lambda self, w: ctypes.CDLL(None).usleep(60_000_000) and None\n"
+        "trial.NetworkTrainee.fit = lambda *_: ctypes.CDLL(None).usleep(60_000_000)\n"
         "trial.run_attempt(Path(sys.argv[1]))\n"
     )
     code = subprocess.run(
@@ -387,6 +388,8 @@ def test_a_fit_that_lets_nothing_through_is_ended_by_force(make_order: MakeOrder
     result = trainer.collect(path.parent)
     assert result.outcome is Outcome.DEADLINE
     assert "by force" in result.reason
+    assert result.mlflow_run_id
+    assert Tracking(mlflow_url).client.get_run(result.mlflow_run_id).info.status == "FAILED"
 
 
 def test_a_log_is_read_by_whole_characters(tmp_path: Path) -> None:
