@@ -11,19 +11,20 @@ from typing import Any, Protocol
 
 from easeml_core.catalog.facts import ModelFacts, Size
 from easeml_core.catalog.images import IMAGE_MODELS
+from easeml_core.catalog.modern_images import MODERN_IMAGE_MODELS
 from easeml_core.catalog.normalise import HIGH_DYNAMIC_RANGE, K_VALUES, peak
 from easeml_core.catalog.series import SERIES_MODELS
 from easeml_core.catalog.vectors import VECTOR_MODELS
 from easeml_core.naming import CandidateName
 
 MODELS: Mapping[str, ModelFacts] = MappingProxyType(
-    {model.name: model for model in (*IMAGE_MODELS, *VECTOR_MODELS, *SERIES_MODELS)}
+    {model.name: model for model in (*IMAGE_MODELS, *MODERN_IMAGE_MODELS, *VECTOR_MODELS, *SERIES_MODELS)}
 )
 
 # Expected gain of a normaliser: it is only offered where linear scaling loses part of the signal.
 NORMALISER_GAIN = 0.03
 
-_FAMILIES = ("convolutional", "recurrent", "dense", "linear", "trees", "kernel", "neighbours")
+_FAMILIES = ("convolutional", "recurrent", "dense", "linear", "trees", "kernel", "neighbours", "attention")
 # The size at which models are compared; any would do, as long as it is the same for all of a template.
 _TYPICAL = {
     "image-classification": Size((32, 32, 3), 10, 1000),
@@ -118,7 +119,7 @@ def strength(name: str, template: str) -> float:
 def features(name: str) -> tuple[float, ...]:
     """What makes candidates alike, each in [0, 1]; one length for all, for the catalogue-only prior.
 
-    Family (one of seven is 1), depth, logarithm of the number of weights, year, logarithm of citations,
+    Family (one of eight is 1), depth, logarithm of the number of weights, year, logarithm of citations,
     then the normaliser: whether there is one, and where on a logarithmic scale its peak is.
     """
     model, k = _facts(name), CandidateName.parse(name).normaliser

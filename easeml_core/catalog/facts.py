@@ -61,7 +61,9 @@ class ModelFacts:
 
     name: str
     framework: Literal["torch", "sklearn"]
-    family: Literal["convolutional", "recurrent", "dense", "linear", "trees", "kernel", "neighbours"]
+    family: Literal[
+        "convolutional", "recurrent", "dense", "linear", "trees", "kernel", "neighbours", "attention"
+    ]
     year: int
     citations: int
     depth: int

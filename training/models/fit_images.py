@@ -8,11 +8,19 @@ Two rules, so that nothing is upsampled (which costs time and adds nothing) unle
 
 from __future__ import annotations
 
+import importlib
 import math
+from types import ModuleType
 
 from torch import Tensor, nn
 
 SMALLEST = 8  # images with a shorter side are enlarged to this
+
+
+def torchvision_models() -> ModuleType:
+    """`torchvision.models`, imported when a network is built."""
+    # It loads torch's compiler, 90 MB, which a standby that has trained no network yet does without.
+    return importlib.import_module("torchvision.models")
 
 
 def stem_reduction(size: int, later: int, least: float = 0.85) -> int:

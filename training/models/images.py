@@ -1,28 +1,23 @@
-"""Image classifiers: torchvision's where it has them, fitted to the size and channels of the data.
+"""Image classifiers, torchvision's where those fit, for the size and channels of the data.
 
 Each builder takes `(channels, side, outputs)`, with `side` the shorter side in pixels, and gives a module
 from `(N, C, H, W)` to `(N, K)`. Sources: AlexNet (Krizhevsky 2012, torchvision's one-column form), NIN (Lin
 2013, arXiv 1312.4400), VGG-16 (Simonyan 2014), GoogLeNet (Szegedy 2014), ResNet-18 (He 2015), SqueezeNet
-1.1 (Iandola 2016). Where the original trains from scratch only with weeks of care (AlexNet, NIN, VGG-16),
-batch normalisation is added.
+1.1 (Iandola 2016), ResNet-50 (He 2015). Where the original trains from scratch only with weeks of care (NIN,
+VGG-16), batch normalisation is added; AlexNet comes without and with it (BN-AlexNet, Simon 2016, arXiv
+1612.01452). Networks of after 2018 are in `modern_images`.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from types import ModuleType
 
 from torch import Tensor, nn
 
-from training.models.fit_images import fit_pools, stem_reduction
+from training.models.fit_images import fit_pools, stem_reduction, torchvision_models
+from training.models.modern_images import MODERN
 
 Builder = Callable[[int, int, int], nn.Module]
-
-
-def _torchvision() -> ModuleType:
-    # It loads torch's compiler, 90 MB, which a standby that has trained no network yet does without.
-    return importlib.import_module("torchvision.models")
 
 
 def small_cnn(channels: int, side: int, outputs: int) -> nn.Module:
@@ -34,25 +29,48 @@ def small_cnn(channels: int, side: int, outputs: int) -> nn.Module:
 
 
 def alexnet(channels: int, side: int, outputs: int) -> nn.Module:
-    """AlexNet; under 128 pixels the stem is a 3×3 convolution and the classifier has 512 units."""
+    """AlexNet; under 128 pixels the stem is a 3×3 convolution and the classifier has 512 units.
+
+    Without batch normalisation a signal only reaches the last of eight layers from He's starting weights.
+    """
+    network = _alexnet(channels, side, outputs, normalised=False)
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    return network
+
+
+def bn_alexnet(channels: int, side: int, outputs: int) -> nn.Module:
+    """AlexNet with batch normalisation after every convolution."""
+    return _alexnet(channels, side, outputs, normalised=True)
+
+
+def _alexnet(channels: int, side: int, outputs: int, *, normalised: bool) -> nn.Sequential:
     stem = stem_reduction(side, later=8)
     first = nn.Conv2d(channels, 64, 11, 4, 2) if stem == 4 and side >= 128 else _stem(channels, 64, stem)
-    layers = nn.Sequential(
+    layers = [
         first, nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2),
         *_convolution(64, 192, 5), nn.MaxPool2d(3, 2),
         *_convolution(192, 384, 3), *_convolution(384, 256, 3), *_convolution(256, 256, 3),
         nn.MaxPool2d(3, 2),
-    )  # fmt: skip
-    return nn.Sequential(fit_pools(layers, -(-side // stem)), *_classifier(256, side, outputs))
+    ]  # fmt: skip
+    kept = [layer for layer in layers if normalised or not isinstance(layer, nn.BatchNorm2d)]
+    features = fit_pools(nn.Sequential(*kept), -(-side // stem))
+    return nn.Sequential(features, *_classifier(256, side, outputs))
 
 
 def vgg16(channels: int, side: int, outputs: int) -> nn.Module:
     """VGG-16's thirteen convolutions with batch normalisation; pools are left out once the map is 1×1."""
-    network = _torchvision().vgg16_bn(weights=None, init_weights=True, num_classes=2)
-    features = network.features
-    features[0] = nn.Conv2d(channels, 64, 3, padding=1)
-    nn.init.kaiming_normal_(features[0].weight, mode="fan_out", nonlinearity="relu")
-    return nn.Sequential(fit_pools(features, side), *_classifier(512, side, outputs))
+    layers: list[nn.Module] = []
+    for filters, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            layers += _convolution(channels, filters, 3)
+            channels = filters
+        layers.append(nn.MaxPool2d(2, 2))
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(fit_pools(nn.Sequential(*layers), side), *_classifier(512, side, outputs))
 
 
 def nin(channels: int, side: int, outputs: int) -> nn.Module:
@@ -70,7 +88,7 @@ def nin(channels: int, side: int, outputs: int) -> nn.Module:
 
 def googlenet(channels: int, side: int, outputs: int) -> nn.Module:
     """GoogLeNet without its auxiliary classifiers, which the batch normalisation of torchvision replaces."""
-    network = _torchvision().googlenet(
+    network = torchvision_models().googlenet(
         weights=None, num_classes=outputs, aux_logits=False, init_weights=False, transform_input=False
     )
     stem = stem_reduction(side, later=8)
@@ -82,7 +100,15 @@ def googlenet(channels: int, side: int, outputs: int) -> nn.Module:
 
 def resnet18(channels: int, side: int, outputs: int) -> nn.Module:
     """ResNet-18; small images get a 3×3 first convolution and no first pooling."""
-    network = _torchvision().resnet18(weights=None, num_classes=outputs)
+    return _resnet(torchvision_models().resnet18(weights=None, num_classes=outputs), channels, side)
+
+
+def resnet50(channels: int, side: int, outputs: int) -> nn.Module:
+    """ResNet-50, fitted to small images as ResNet-18 is."""
+    return _resnet(torchvision_models().resnet50(weights=None, num_classes=outputs), channels, side)
+
+
+def _resnet(network: nn.Module, channels: int, side: int) -> nn.Module:
     stem = stem_reduction(side, later=8)
     network.conv1 = _stem(channels, 64, stem, kernel=7 if stem == 4 else 3, halvings=1)
     if stem < 4:
@@ -92,7 +118,7 @@ def resnet18(channels: int, side: int, outputs: int) -> nn.Module:
 
 def squeezenet(channels: int, side: int, outputs: int) -> nn.Module:
     """SqueezeNet 1.1; the stem keeps small images at their size."""
-    network = _torchvision().squeezenet1_1(weights=None, num_classes=outputs)
+    network = torchvision_models().squeezenet1_1(weights=None, num_classes=outputs)
     stem = 2 if side / 16 >= 0.85 else 1
     features = network.features
     features[0] = _stem(channels, 64, stem)
@@ -104,12 +130,15 @@ def squeezenet(channels: int, side: int, outputs: int) -> nn.Module:
 
 BUILDERS: dict[str, Builder] = {
     "AlexNet": alexnet,
+    "BN-AlexNet": bn_alexnet,
     "NIN": nin,
     "GoogLeNet": googlenet,
     "SqueezeNet": squeezenet,
     "VGG-16": vgg16,
     "ResNet-18": resnet18,
+    "ResNet-50": resnet50,
     "SmallCNN": small_cnn,
+    **MODERN,
 }
 
 
