@@ -1,8 +1,8 @@
 """Reads `.npz` files without ever unpickling, mapping their arrays from disk instead of loading them.
 
 Accepted names: `x` `inputs` `data` `images` for the inputs, `y` `targets` `labels` `target` for what to
-predict, each also with `_train`, `_val`, `_test` behind it; `ids`, `classes` and, for series, `lengths` are
-optional.
+predict, each also with `_train`, `_val`, `_test` behind it; `ids`, `classes` and, for series, `lengths` or
+`input_offsets` (and `target_lengths` or `target_offsets`) are optional.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from easeml_core.data.block import Block
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form, split_hint
-from easeml_core.data.images import resize_plane
 from easeml_core.data.limits import Limits
-from easeml_core.data.staging import finite, is_byte
+from easeml_core.data.staging import finite
 from easeml_core.data.text import plain
 from easeml_core.data.tree import SourceFile
 
@@ -60,7 +60,7 @@ def read_npz(
 ) -> Iterator[Example]:
     """The examples of one file, in its order; problems go to `findings`. `dtype` is how inputs are stored."""
     arrays = _members(file, allowance, scratch, findings)
-    found = False
+    found, where = False, f"data/{file.name}"
     for name in sorted(arrays):
         base, _, end = name.rpartition("_")
         hint = split_hint(end) if base else None
@@ -71,21 +71,41 @@ def read_npz(
         suffix = name[len(base) :]
         targets = _first(arrays, [target + suffix for target in TARGET_NAMES])
         ids = _first(arrays, [f"ids{suffix}", f"id{suffix}"])
-        lengths = arrays.get(f"lengths{suffix}")
-        part = _Part(file, name, arrays[name], targets, ids, lengths, arrays.get("classes"), hint)
+        inputs = Block(
+            where,
+            name,
+            arrays[name],
+            form.shape,
+            form.kind,
+            lengths=arrays.get(f"lengths{suffix}"),
+            offsets=_first(arrays, [f"input_offsets{suffix}", f"offsets{suffix}"]),
+        )
+        answers = None
+        if form.target_shape is not None and targets is not None:
+            answers = Block(
+                where,
+                "targets",
+                targets,
+                form.target_shape,
+                form.kind,
+                lengths=arrays.get(f"target_lengths{suffix}"),
+                offsets=arrays.get(f"target_offsets{suffix}"),
+            )
+        part = _Part(file, name, inputs, targets, answers, ids, arrays.get("classes"), hint)
         yield from part.examples(form, dtype, allowance, findings, labelled=labelled)
     if not found and not findings.problems:
         text = f"has no inputs: expected an array named {', '.join(INPUT_NAMES[:-1])}; found {sorted(arrays)}"
-        findings.problem(f"data/{file.name}", text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
+        findings.problem(where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
 
 
-def is_bytes(file: SourceFile) -> bool:
-    """Whether all inputs are 8-bit numbers, by their headers."""
+def is_bytes(file: SourceFile, *, targets: bool = False) -> bool:
+    """Whether all inputs (and `targets`, where asked) are 8-bit numbers, by their headers."""
+    names = (*INPUT_NAMES, *TARGET_NAMES) if targets else INPUT_NAMES
     try:
         with zipfile.ZipFile(file.path) as opened:
             for info in opened.infolist():
                 name = info.filename.removesuffix(".npy").lower()
-                if any(name == base or name.startswith(f"{base}_") for base in INPUT_NAMES):
+                if any(name == base or name.startswith(f"{base}_") for base in names):
                     with opened.open(info) as stream:
                         np.lib.format.read_magic(stream)
                         dtype = np.lib.format.read_array_header_1_0(stream)[2]
@@ -139,105 +159,52 @@ class _Part:
         self,
         file: SourceFile,
         name: str,
-        inputs: npt.NDArray[Any],
+        inputs: Block,
         targets: npt.NDArray[Any] | None,
+        answers: Block | None,
         ids: npt.NDArray[Any] | None,
-        lengths: npt.NDArray[Any] | None,
         classes: npt.NDArray[Any] | None,
         hint: str | None,
     ) -> None:
         self.where = f"data/{file.name}"
         self.lead = file.name if hint is None else f"{file.name}:{name}"
-        self.name, self.inputs, self.targets, self.ids = name, inputs, targets, ids
-        self.lengths, self.classes, self.hint = lengths, classes, hint
+        self.name, self.inputs, self.targets, self.answers = name, inputs, targets, answers
+        self.ids, self.classes, self.hint = ids, classes, hint
 
     def examples(
         self, form: Form, dtype: str, allowance: Allowance, findings: Findings, *, labelled: bool
     ) -> Iterator[Example]:
-        if self.inputs.dtype.kind not in "biuf":
-            findings.problem(self.where, f"{self.name} must hold numbers; it holds {self.inputs.dtype}")
+        if not self.inputs.holds_numbers(findings):
             return
-        if self.inputs.ndim < 1:
-            findings.problem(self.where, f"{self.name} has shape (); one row per example is needed")
-            return
-        if self.inputs.size == 0:
-            # Such an array may claim any number of rows and take no byte.
-            findings.problem(self.where, f"{self.name} has shape {self.inputs.shape}: it holds no values")
-            return
-        allowance.rows -= len(self.inputs)
+        n = len(self.inputs)
+        allowance.rows -= n
         if allowance.rows < 0:
             findings.problem(self.where, "has more examples than one upload may have")
             return
-        if (shaped := self._shaped(form, findings)) is None:
+        if not self.inputs.fits(findings):
             return
-        if labelled and not self._check_targets(form, findings, len(shaped)):
+        if labelled and not self._check_targets(form, findings, n):
             return
-        for other, what in ((self.ids, "ids"), (self.lengths, "lengths")):
-            if other is not None and (other.ndim != 1 or len(other) != len(shaped)):
-                text = f"{what} must be one per example: {len(shaped)}; its shape is {other.shape}"
-                findings.problem(self.where, text)
-                return
-        if not self._check_lengths(form, findings) or not self._check_classes(findings):
+        if self.ids is not None and (self.ids.ndim != 1 or len(self.ids) != n):
+            text = f"ids must be one per example: {n}; its shape is {self.ids.shape}"
+            findings.problem(self.where, text)
             return
-        for row in range(len(shaped)):
+        if not self._check_classes(findings):
+            return
+        for row in range(n):
             identifier = f"{self.lead}[{row}]"
             if self.ids is not None:
                 given = self._text(self.ids, row, "id", findings)
                 if given is None:
                     continue
                 identifier = given
-            value = self._value(shaped, row, form, dtype)
+            value = self.inputs.row(row, dtype)
             example = Example(identifier, f"{self.where}[{row}]", value, split=self.hint)
-            if labelled:
+            if labelled and self.answers is not None:
+                example.answer = self.answers.row(row, dtype)
+            elif labelled:
                 self._label(example, row, form, findings)
             yield example
-
-    def _shaped(self, form: Form, findings: Findings) -> npt.NDArray[Any] | None:
-        x, wanted = self.inputs, form.shape
-        if form.kind == "series":
-            if x.ndim == 2 and wanted == (1,):
-                return x[:, :, None]
-            if x.ndim == 3 and x.shape[2] == wanted[0]:
-                return x
-            expected = f"(examples, steps, {wanted[0]})"
-        else:
-            if x.shape[1:] == wanted:
-                return x
-            if form.kind == "image":
-                height, width, channels = wanted
-                if x.ndim == 3 and channels == 1:
-                    x = x[:, :, :, None]
-                if x.ndim == 4 and x.shape[1:] == (channels, height, width):
-                    findings.converted[f"{self.where}:{self.name}"] = "channels moved last"
-                    return np.moveaxis(x, 1, 3)
-                if x.ndim == 4 and x.shape[3] == channels and x.shape[1] and x.shape[2]:
-                    if x.shape[1:] != wanted:
-                        findings.converted[f"{self.where}:{self.name}"] = f"resized to {height}x{width}"
-                    return x
-            if x.ndim == 2 and x.shape[1] == form.size and form.kind == "image":
-                findings.converted[f"{self.where}:{self.name}"] = f"rows folded to {wanted}"
-                return x.reshape(-1, *wanted)
-            if form.kind == "vector" and int(np.prod(x.shape[1:])) == form.size:
-                findings.converted[f"{self.where}:{self.name}"] = "flattened"
-                return x.reshape(len(x), form.size)
-            expected = f"(examples, {', '.join(map(str, wanted))})"
-        text = f"{self.name} has shape {x.shape}; the program wants {expected}"
-        findings.problem(self.where, text, fix="change the program in task.yaml or the array")
-        return None
-
-    def _check_lengths(self, form: Form, findings: Findings) -> bool:
-        if self.lengths is None or form.kind != "series":
-            return True
-        if self.lengths.dtype.kind not in "biuf":
-            findings.problem(self.where, f"lengths must be whole numbers; they are {self.lengths.dtype}")
-            return False
-        steps = self.inputs.shape[1]
-        given = self.lengths.astype(np.float64)
-        fits = (given >= 0) & (given <= steps) & (given == np.floor(given))
-        for row in np.flatnonzero(~fits).tolist():
-            text = f"its length must be a whole number from 0 to {steps} (rows count from 0)"
-            findings.row(self.where, row, text)
-        return bool(fits.all())
 
     def _check_classes(self, findings: Findings) -> bool:
         if self.classes is None or (self.classes.ndim == 1 and self.classes.dtype.kind in "biufUS"):
@@ -263,30 +230,14 @@ class _Part:
             return None
         return text
 
-    def _value(self, shaped: npt.NDArray[Any], row: int, form: Form, dtype: str) -> npt.NDArray[Any]:
-        value = np.array(shaped[row])
-        if form.kind == "series":
-            if self.lengths is not None:
-                return value[: int(self.lengths[row])].astype(np.float32)
-            value = value.astype(np.float32)
-            known = np.flatnonzero(~np.isnan(value).all(axis=1))
-            return value[: known[-1] + 1] if len(known) else value[:0]
-        if form.kind == "image" and value.shape != form.shape:
-            planes = [
-                resize_plane(np.ascontiguousarray(value[:, :, c], dtype=np.float32), *form.shape[:2])
-                for c in range(form.shape[2])
-            ]
-            resized = np.stack(planes, axis=-1)
-            whole = value.dtype == np.uint8 or (dtype == "uint8" and is_byte(value))
-            return np.rint(resized).astype(np.uint8) if whole else resized
-        return value
-
     def _check_targets(self, form: Form, findings: Findings, n: int) -> bool:
         y = self.targets
         if y is None:
             text = f"has no labels for {self.name}: expected an array named {', '.join(TARGET_NAMES)}"
             findings.problem(self.where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
             return False
+        if self.answers is not None:
+            return self._check_answers(self.answers, findings, n)
         if y.ndim == 0 or len(y) != n:
             findings.problem(self.where, f"{self.name} has {n} examples, its labels have shape {y.shape}")
             return False
@@ -319,6 +270,15 @@ class _Part:
             )
             return False
         return True
+
+    def _check_answers(self, answers: Block, findings: Findings, n: int) -> bool:
+        if not answers.holds_numbers(findings):
+            return False
+        if len(answers) != n:
+            text = f"{self.name} has {n} examples, {answers.name} has {len(answers)}"
+            findings.problem(self.where, text)
+            return False
+        return answers.fits(findings)
 
     def _label(self, example: Example, row: int, form: Form, findings: Findings) -> None:
         assert self.targets is not None

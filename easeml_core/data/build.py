@@ -21,8 +21,9 @@ from easeml_core.data.forms import Form
 from easeml_core.data.labels import check_split, make_classes, refine
 from easeml_core.data.limits import Limits
 from easeml_core.data.npy import NpyWriter
-from easeml_core.data.readers import Sources, read_examples
+from easeml_core.data.readers import read_examples
 from easeml_core.data.refine import read_refinements
+from easeml_core.data.sources import Sources
 from easeml_core.data.staging import Staged, stage
 from easeml_core.data.tree import collect
 from easeml_core.data.version import FACTS, FORMAT, MANIFEST, Version, VersionFacts, open_version

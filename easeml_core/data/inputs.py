@@ -13,7 +13,8 @@ import numpy.typing as npt
 from easeml_core.data.findings import KEPT, Findings
 from easeml_core.data.forms import Form
 from easeml_core.data.limits import Limits
-from easeml_core.data.readers import Sources, read_examples
+from easeml_core.data.readers import read_examples
+from easeml_core.data.sources import Sources
 from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, Staged, stage
 from easeml_core.data.tree import collect
 from easeml_core.data.version import VersionFacts

@@ -1,10 +1,9 @@
-"""Chooses the reader of each file, and turns a whole tree of files into examples."""
+"""Turns a whole tree of files into examples, each file by its reader."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from easeml_core.data import series, tables
@@ -12,62 +11,8 @@ from easeml_core.data.classes import Place, place_by_folder
 from easeml_core.data.findings import Findings, listed
 from easeml_core.data.forms import Example, Form
 from easeml_core.data.limits import Limits
-from easeml_core.data.tree import SourceFile, Tree
-
-_TABLE_ENDS = (".csv", ".tsv")
-_IMAGE_ENDS = (
-    ".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm"
-)  # fmt: skip
-_ALLOWED = {
-    "image": "images (in a folder per class), .npz, .csv, or a .zip or .tar of these",
-    "vector": ".csv, .npz, or a .zip or .tar of these",
-    "series": ".ts, .npz, .csv, or a .zip or .tar of these",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The files of one upload by the reader they need."""
-
-    images: tuple[SourceFile, ...]
-    tables: tuple[SourceFile, ...]
-    arrays: tuple[SourceFile, ...]
-    series: tuple[SourceFile, ...]
-
-    @classmethod
-    def of(cls, tree: Tree, form: Form, findings: Findings) -> Sources:
-        """Sort the files of `tree`; those of no use for `form` are dropped and named in a warning."""
-        images = [f for f in tree.files if f.suffix in _IMAGE_ENDS] if form.kind == "image" else []
-        tables = [f for f in tree.files if f.suffix in _TABLE_ENDS]
-        arrays = [f for f in tree.files if f.suffix == ".npz"]
-        ts = [f for f in tree.files if f.suffix in series.ENDS] if form.kind == "series" else []
-        used = {f.name for f in (*images, *tables, *arrays, *ts)}
-        unused = [f.name for f in tree.files if f.name not in used]
-        for name in unused:
-            findings.drop(name)
-        if not used:
-            found = f"found {listed(unused)}" if unused else "found nothing"
-            fix = f"for {form} upload {_ALLOWED[form.kind]}"
-            findings.problem("data", f"has no file that can be read; {found}", fix=fix)
-        elif unused:
-            findings.warnings.append(f"files of no known type were left out: {listed(unused)}")
-        return cls(tuple(images), tuple(tables), tuple(arrays), tuple(ts))
-
-    def dtype(self, form: Form, findings: Findings) -> str:
-        """How inputs are stored: "uint8" for images that all have 8 bits per channel, else "float32"."""
-        if form.kind != "image":
-            return "float32"
-        from easeml_core.data.arrays import is_bytes
-        from easeml_core.data.images import any_deep
-
-        bytes_only = all(map(is_bytes, self.arrays))
-        if self.images and not bytes_only:
-            text = "8-bit images and arrays of other numbers have no common unit"
-            findings.problem("data", text, fix="upload only images, or arrays of type uint8")
-        # Beside images a table holds file names, not pixels.
-        if (self.tables and not self.images) or not bytes_only:
-            return "float32"
-        return "float32" if any_deep(f.path for f in self.images) else "uint8"
+from easeml_core.data.sources import Sources
+from easeml_core.data.tree import Tree
 
 
 def read_examples(
@@ -87,7 +32,11 @@ def read_examples(
     `image_top` is what white of an image becomes where inputs are float32.
     """
     labels_from: list[str] = []
-    if sources.images:
+    if sources.images and labelled and form.has_answers:
+        from easeml_core.data.pairs import read_pairs
+
+        yield from read_pairs(sources.images, form, dtype, limits, findings)
+    elif sources.images:
         yield from _read_images(
             tree, sources, form, dtype, limits, findings, labels_from, labelled=labelled, top=image_top
         )

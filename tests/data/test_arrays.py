@@ -16,7 +16,8 @@ import pytest
 from easeml_core.data import Limits
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Form
-from easeml_core.data.readers import Sources, read_examples
+from easeml_core.data.readers import read_examples
+from easeml_core.data.sources import Sources
 from easeml_core.data.tree import SourceFile, Tree
 from tests.data.uploads import image, save_images, series, vector
 
@@ -250,7 +251,7 @@ def test_scratch_is_given_back_file_by_file(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     findings = Findings()
-    sources = Sources((), (), files, ())
+    sources = Sources(arrays=files)
     examples = read_examples(
         Tree(files), sources, form, "float32", Limits(), scratch, findings, labelled=True
     )
