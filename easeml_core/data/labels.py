@@ -28,6 +28,9 @@ def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findi
             continue
         if form.task_kind == "classification":
             staged.labels[i] = wish.label
+        elif form.target_shape is not None:
+            text = "there is no label to correct: what is to be answered lies in the data"
+            findings.row(REFINE_FILE, wish.row, text, fix="correct it there")
         elif form.outputs > 1 or (value := number(wish.label)) is None:
             findings.row(REFINE_FILE, wish.row, "the label must be the one number to predict")
         elif not finite(value):

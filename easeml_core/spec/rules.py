@@ -14,6 +14,11 @@ from easeml_core.spec.document import Document
 
 MAX_INPUT_VALUES = 100_000_000  # numbers in one example: 0.4 GB
 MAX_OUTPUTS = 100_000
+MAX_OBJECT_BYTES = 1 << 20  # of one object of a general row; models go through it byte by byte
+MAX_OBJECT_VALUES = MAX_OBJECT_BYTES // 4
+
+# Rows whose output is an image, a series or an object rather than classes or values.
+_ANSWERING = ("image-recovery", "series-translation", "general-autoencoder")
 
 
 def check_rules(
@@ -63,22 +68,29 @@ def _untrainable(found: Match) -> str:
 
 
 def _check_sizes(document: Document, program: Program, found: Match) -> list[Problem]:
+    row = found.template.id
+    sides = {"input": program.input}
+    if row in _ANSWERING:
+        sides["output"] = program.output
     problems = []
-    tensors = program.input.tensors
-    if len(tensors) > 1:
-        total = sum(math.prod(tensor.dims) for tensor in tensors)
-        text = f"has {len(tensors)} input tensors; data with one can be read"
-        problems.append(document.problem(("program",), text, fix=f"join them into one Tensor[{total}]"))
-    if math.prod(tensors[0].dims) > MAX_INPUT_VALUES:
-        text = f"an input of {tensors[0]} is too large; at most {MAX_INPUT_VALUES} numbers are allowed"
-        problems.append(document.problem(("program",), text))
-    outputs = program.output.tensors[0].dims[0]
-    if outputs > MAX_OUTPUTS:
-        text = f"{outputs} outputs are too many; at most {MAX_OUTPUTS} are allowed"
-        problems.append(document.problem(("program",), text))
-    if outputs == 1 and found.template.id.endswith("-classification"):
-        text = "an output of Tensor[1] is one class, and nothing to tell apart"
-        problems.append(document.problem(("program",), text, fix="for yes or no write output Tensor[2]"))
+    for side, record in sides.items():
+        values = sum(math.prod(tensor.dims) for tensor in record.tensors)
+        allowed = MAX_OBJECT_VALUES if row.startswith("general-") else MAX_INPUT_VALUES
+        if not record.tensors:
+            text, fix = f"has no tensor in its {side}", "give it the numbers that there are"
+            problems.append(document.problem(("program",), text, fix=fix))
+        elif values > allowed:
+            what = str(record.tensors[0]) if len(record.tensors) == 1 else f"{values} numbers"
+            text = f"an {side} of {what} is too large; at most {allowed} numbers are allowed"
+            problems.append(document.problem(("program",), text))
+    if row not in _ANSWERING:
+        outputs = program.output.tensors[0].dims[0]
+        if outputs > MAX_OUTPUTS:
+            text = f"{outputs} outputs are too many; at most {MAX_OUTPUTS} are allowed"
+            problems.append(document.problem(("program",), text))
+        if outputs == 1 and row.endswith("-classification"):
+            text = "an output of Tensor[1] is one class, and nothing to tell apart"
+            problems.append(document.problem(("program",), text, fix="for yes or no write output Tensor[2]"))
     return problems
 
 

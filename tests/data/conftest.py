@@ -11,12 +11,12 @@ import pytest
 from easeml_core.data import Limits, Version, build_version, open_version
 from easeml_core.errors import TenantError
 from easeml_core.naming import version_dir
-from easeml_core.spec import load_spec
+from easeml_core.spec import Spec, load_spec
 from tests.data.uploads import NAME
 
 
 class Build(Protocol):
-    def __call__(self, spec: str, *, parent: Version | None = ..., **limits: Any) -> Version: ...
+    def __call__(self, spec: str | Spec, *, parent: Version | None = ..., **limits: Any) -> Version: ...
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def put(upload: Path) -> Callable[[str, bytes | str], Path]:
 def build(upload: Path, tmp_path: Path) -> Build:
     """Build and open the data version of `upload`."""
 
-    def run(spec: str, *, parent: Version | None = None, **limits: Any) -> Version:
+    def run(spec: str | Spec, *, parent: Version | None = None, **limits: Any) -> Version:
         versions = tmp_path / "versions"
         try:
             facts = build_version(
                 upload,
-                load_spec(spec),
+                load_spec(spec) if isinstance(spec, str) else spec,
                 parent=parent,
                 limits=Limits(**limits),
                 versions_dir=versions,
@@ -68,7 +68,7 @@ def build(upload: Path, tmp_path: Path) -> Build:
 def refused(build: Build) -> Callable[..., str]:
     """The problems of an upload that must be refused, as text."""
 
-    def run(spec: str, **options: Any) -> str:
+    def run(spec: str | Spec, **options: Any) -> str:
         with pytest.raises(TenantError) as caught:
             build(spec, **options)
         return str(caught.value)

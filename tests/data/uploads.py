@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from easeml_core.language import match, parse
 from easeml_core.naming import TaskName
+from easeml_core.spec import Spec, load_spec
 
 NAME = TaskName("clinic", "tumours")
 
 
 def program(inputs: str, outputs: str) -> str:
     return f"program: '{{input: {{{inputs}}}, output: {{{outputs}}}}}'\n"
+
+
+def spec_of(inputs: str, outputs: str, objective: str | None = None) -> Spec:
+    """A spec of any row, whether or not its models can be trained yet."""
+    asked = parse(f"{{input: {{{inputs}}}, output: {{{outputs}}}}}")
+    found = match(asked, objective)
+    return replace(
+        load_spec(vector(2, 2)),
+        program=asked,
+        match=found,
+        objective=objective or found.template.objectives[0],
+    )
 
 
 def image(h: int, w: int, c: int, k: int) -> str:

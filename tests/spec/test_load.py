@@ -282,7 +282,7 @@ def test_a_row_that_cannot_be_trained_gives_one_message_that_says_which_can() ->
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("{input: {[Tensor[4], Tensor[2, 3]], [next]}, output: {[Tensor[3]], []}}", "into one Tensor[10]"),
+        ("{input: {[Tensor[4], Tensor[9999, 99999]], [next]}, output: {[Tensor[2]], []}}", "is too large"),
         ("{input: {[Tensor[8, 8, 1]], []}, output: {[Tensor[1]], []}}", "write output Tensor[2]"),
         ("{input: {[Tensor[99999, 99999, 3]], []}, output: {[Tensor[2]], []}}", "is too large"),
         ("{input: {[Tensor[8]], []}, output: {[Tensor[999999999]], []}}", "outputs are too many"),
