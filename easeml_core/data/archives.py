@@ -26,6 +26,7 @@ from easeml_core.data.limits import Limits
 
 ZIP_ENDS = (".zip",)
 TAR_ENDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+ENDS = (*ZIP_ENDS, *TAR_ENDS)
 
 _CHUNK = 1 << 20
 # tarfile reads extended headers into memory as a whole.
@@ -52,7 +53,7 @@ class _Refusal(Exception):  # noqa: N818
 
 def is_archive(name: str) -> bool:
     """Whether `unpack` is for files of this name."""
-    return name.lower().endswith((*ZIP_ENDS, *TAR_ENDS))
+    return name.lower().endswith(ENDS)
 
 
 class Unpacker:

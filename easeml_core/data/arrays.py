@@ -23,6 +23,7 @@ from easeml_core.data.limits import Limits
 from easeml_core.data.staging import finite
 from easeml_core.data.text import plain
 from easeml_core.data.tree import SourceFile
+from easeml_core.data.units import Units
 
 INPUT_NAMES = ("x", "inputs", "data", "images", "values")
 TARGET_NAMES = ("y", "targets", "labels", "target", "label")
@@ -51,14 +52,14 @@ class Allowance:
 def read_npz(
     file: SourceFile,
     form: Form,
-    dtype: str,
+    units: Units,
     allowance: Allowance,
     scratch: Path,
     findings: Findings,
     *,
     labelled: bool,
 ) -> Iterator[Example]:
-    """The examples of one file, in its order; problems go to `findings`. `dtype` is how inputs are stored."""
+    """The examples of one file, in its order; problems go to `findings`. `units` are those of the inputs."""
     arrays = _members(file, allowance, scratch, findings)
     found, where = False, f"data/{file.name}"
     for name in sorted(arrays):
@@ -92,28 +93,29 @@ def read_npz(
                 offsets=arrays.get(f"target_offsets{suffix}"),
             )
         part = _Part(file, name, inputs, targets, answers, ids, arrays.get("classes"), hint)
-        yield from part.examples(form, dtype, allowance, findings, labelled=labelled)
+        yield from part.examples(form, units, allowance, findings, labelled=labelled)
     if not found and not findings.problems:
         text = f"has no inputs: expected an array named {', '.join(INPUT_NAMES[:-1])}; found {sorted(arrays)}"
         findings.problem(where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
 
 
-def is_bytes(file: SourceFile, *, targets: bool = False) -> bool:
-    """Whether all inputs (and `targets`, where asked) are 8-bit numbers, by their headers."""
+def number_types(file: SourceFile, *, targets: bool = False) -> set[np.dtype[Any]]:
+    """The types of all inputs (and `targets`, where asked), by their headers; none of an unreadable file."""
     names = (*INPUT_NAMES, *TARGET_NAMES) if targets else INPUT_NAMES
+    found: set[np.dtype[Any]] = set()
     try:
         with zipfile.ZipFile(file.path) as opened:
             for info in opened.infolist():
                 name = info.filename.removesuffix(".npy").lower()
                 if any(name == base or name.startswith(f"{base}_") for base in names):
                     with opened.open(info) as stream:
-                        np.lib.format.read_magic(stream)
-                        dtype = np.lib.format.read_array_header_1_0(stream)[2]
-                    if dtype not in (np.dtype(np.uint8), np.dtype(bool)):
-                        return False
-    except Exception:
-        return False  # it is reported when it is read
-    return True
+                        npy = np.lib.format
+                        old = npy.read_magic(stream) == (1, 0)
+                        read = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+                        found.add(read(stream)[2])
+    except Exception:  # numpy and zipfile raise many classes on broken input; it is named when it is read
+        return set()
+    return found
 
 
 def _members(
@@ -169,10 +171,10 @@ class _Part:
         self.where = f"data/{file.name}"
         self.lead = file.name if hint is None else f"{file.name}:{name}"
         self.name, self.inputs, self.targets, self.answers = name, inputs, targets, answers
-        self.ids, self.classes, self.hint = ids, classes, hint
+        self.ids, self.classes, self.hint = ids, classes, hint or file.split
 
     def examples(
-        self, form: Form, dtype: str, allowance: Allowance, findings: Findings, *, labelled: bool
+        self, form: Form, units: Units, allowance: Allowance, findings: Findings, *, labelled: bool
     ) -> Iterator[Example]:
         if not self.inputs.holds_numbers(findings):
             return
@@ -181,9 +183,9 @@ class _Part:
         if allowance.rows < 0:
             findings.problem(self.where, "has more examples than one upload may have")
             return
-        if not self.inputs.fits(findings):
+        if not self.inputs.fits(findings, units):
             return
-        if labelled and not self._check_targets(form, findings, n):
+        if labelled and not self._check_targets(form, units, findings, n):
             return
         if self.ids is not None and (self.ids.ndim != 1 or len(self.ids) != n):
             text = f"ids must be one per example: {n}; its shape is {self.ids.shape}"
@@ -198,10 +200,10 @@ class _Part:
                 if given is None:
                     continue
                 identifier = given
-            value = self.inputs.row(row, dtype)
+            value = self.inputs.row(row, units)
             example = Example(identifier, f"{self.where}[{row}]", value, split=self.hint)
             if labelled and self.answers is not None:
-                example.answer = self.answers.row(row, dtype)
+                example.answer = self.answers.row(row, units)
             elif labelled:
                 self._label(example, row, form, findings)
             yield example
@@ -230,14 +232,14 @@ class _Part:
             return None
         return text
 
-    def _check_targets(self, form: Form, findings: Findings, n: int) -> bool:
+    def _check_targets(self, form: Form, units: Units, findings: Findings, n: int) -> bool:
         y = self.targets
         if y is None:
             text = f"has no labels for {self.name}: expected an array named {', '.join(TARGET_NAMES)}"
             findings.problem(self.where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
             return False
         if self.answers is not None:
-            return self._check_answers(self.answers, findings, n)
+            return self._check_answers(self.answers, units, findings, n)
         if y.ndim == 0 or len(y) != n:
             findings.problem(self.where, f"{self.name} has {n} examples, its labels have shape {y.shape}")
             return False
@@ -271,14 +273,14 @@ class _Part:
             return False
         return True
 
-    def _check_answers(self, answers: Block, findings: Findings, n: int) -> bool:
+    def _check_answers(self, answers: Block, units: Units, findings: Findings, n: int) -> bool:
         if not answers.holds_numbers(findings):
             return False
         if len(answers) != n:
             text = f"{self.name} has {n} examples, {answers.name} has {len(answers)}"
             findings.problem(self.where, text)
             return False
-        return answers.fits(findings)
+        return answers.fits(findings, units)
 
     def _label(self, example: Example, row: int, form: Form, findings: Findings) -> None:
         assert self.targets is not None

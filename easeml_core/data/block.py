@@ -12,6 +12,7 @@ from easeml_core.data.forms import Kind
 from easeml_core.data.images import resize_plane
 from easeml_core.data.ragged import Ragged
 from easeml_core.data.staging import is_byte
+from easeml_core.data.units import Units
 
 
 class Block:
@@ -63,8 +64,9 @@ class Block:
             return False
         return True
 
-    def fits(self, findings: Findings) -> bool:
-        """Bring the rows to their shape, as far as no value changes; a problem is noted where none fits."""
+    def fits(self, findings: Findings, units: Units) -> bool:
+        """Bring the rows to their shape, as far as no value changes; a problem is noted where none fits,
+        and where images are in other units than `units`."""
         rows = self._rows
         if isinstance(rows, Ragged):
             if rows.values.shape[1:] == self._shape:
@@ -76,6 +78,9 @@ class Block:
             elif rows.ndim != 3 or rows.shape[2:] != self._shape:
                 return self._refuse(rows, f"(examples, steps, {self._shape[0]})", findings)
             return self._check_lengths(findings)
+        if self._kind == "image" and (text := units.misfit(rows)) is not None:
+            findings.problem(self.where, f"{self.name} {text}", fix="multiply them by 255")
+            return False
         if rows.shape[1:] == self._shape:
             return True
         fitted = self._images(rows, findings) if self._kind == "image" else self._vectors(rows, findings)
@@ -131,8 +136,8 @@ class Block:
             findings.row(self.where, row, text)
         return bool(right.all())
 
-    def row(self, number: int, dtype: str) -> npt.NDArray[Any]:
-        """A copy of one row: (H, W, C), (D,) or (T, D). `dtype` is how images are stored."""
+    def row(self, number: int, units: Units) -> npt.NDArray[Any]:
+        """A copy of one row: (H, W, C) in `units`, (D,) or (T, D)."""
         value = np.array(self._rows[number])
         if isinstance(self._rows, Ragged):
             return value.astype(np.float32)
@@ -142,15 +147,15 @@ class Block:
                 return value[: int(self._lengths[number])]
             known = np.flatnonzero(~np.isnan(value).all(axis=1))
             return value[: known[-1] + 1] if len(known) else value[:0]
-        if self._kind == "image" and value.shape != self._shape:
-            return self._resized(value, dtype)
-        return value
+        if self._kind != "image":
+            return value
+        value = units.of_array(value, self._array.dtype)
+        return value if value.shape == self._shape else self._resized(value, units)
 
-    def _resized(self, value: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    def _resized(self, value: npt.NDArray[Any], units: Units) -> npt.NDArray[Any]:
         planes = [
             resize_plane(np.ascontiguousarray(value[:, :, c], dtype=np.float32), *self._shape[:2])
             for c in range(self._shape[2])
         ]
         resized = np.stack(planes, axis=-1)
-        whole = value.dtype == np.uint8 or (dtype == "uint8" and is_byte(value))
-        return np.rint(resized).astype(np.uint8) if whole else resized
+        return np.rint(resized).astype(np.uint8) if units.dtype == "uint8" and is_byte(value) else resized

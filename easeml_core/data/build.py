@@ -26,6 +26,7 @@ from easeml_core.data.refine import read_refinements
 from easeml_core.data.sources import Sources
 from easeml_core.data.staging import Staged, stage
 from easeml_core.data.tree import collect
+from easeml_core.data.units import Units
 from easeml_core.data.version import FACTS, FORMAT, MANIFEST, Version, VersionFacts, open_version
 from easeml_core.workorder import write_atomically
 
@@ -99,18 +100,18 @@ class _Builder:
         tree = collect(upload / naming.DATA_DIR, unpacked, self.limits, findings)
         findings.check()
         sources = Sources.of(tree, form, findings)
-        dtype = sources.dtype(form, findings)
+        units = sources.units(form, findings)
         # Where the sources do not go together, what their examples say of each other would only mislead.
         findings.check()
-        examples = read_examples(tree, sources, form, dtype, self.limits, scratch, findings, labelled=True)
-        staged = stage(examples, form, dtype, folder, findings, answers=form.has_answers)
+        examples = read_examples(tree, sources, form, units, self.limits, scratch, findings, labelled=True)
+        staged = stage(examples, form, units.dtype, folder, findings, answers=form.has_answers)
         findings.check_share(len(staged), self.limits.max_broken_share)
         kept = self._refined(upload / naming.REFINE_FILE, staged)
         if not any(kept):
             findings.check()  # what went wrong says more
             findings.problem("data", "has no example that can be used", fix="upload examples with labels")
             findings.check()
-        return self._finish(staged, kept, dtype, folder)
+        return self._finish(staged, kept, units, folder)
 
     def _refined(self, path: Path, staged: Staged) -> list[bool]:
         if not path.exists():
@@ -120,7 +121,7 @@ class _Builder:
             return [True] * len(staged)
         return refine(staged, read_refinements(path, self.findings), self.form, self.findings)
 
-    def _finish(self, staged: Staged, kept: list[bool], dtype: str, folder: Path) -> VersionFacts:
+    def _finish(self, staged: Staged, kept: list[bool], units: Units, folder: Path) -> VersionFacts:
         form, findings = self.form, self.findings
         classes: tuple[str, ...] | None = None
         strata = [0] * len(staged)
@@ -151,11 +152,11 @@ class _Builder:
         targets = _targets(staged, strata, form)
         low, high, longest = _answers(staged, form)
         facts = VersionFacts(
-            digest=_digest(form, dtype, classes, self.fraction, self.seed, staged, targets, split, kept),
+            digest=_digest(form, units, classes, self.fraction, self.seed, staged, targets, split, kept),
             kind=form.kind,
             task_kind=form.task_kind,
             shape=form.shape,
-            dtype=dtype,
+            dtype=units.dtype,
             n=len(staged),
             n_train=len(train),
             n_val=len(val),
@@ -170,6 +171,7 @@ class _Builder:
             program=None if form.program is None else str(form.program),
             low=staged.spread.low,
             high=staged.spread.high,
+            white=units.white,
             dynamic_range=staged.spread.dynamic_range(),
             max_length=max(staged.lengths) if form.is_long else None,
             mean_length=float(np.mean(staged.lengths)),
@@ -250,7 +252,7 @@ def _reference(
 
 def _digest(
     form: Form,
-    dtype: str,
+    units: Units,
     classes: tuple[str, ...] | None,
     fraction: float,
     seed: int,
@@ -259,7 +261,7 @@ def _digest(
     split: Sequence[str],
     kept: Sequence[bool],
 ) -> str:
-    digest = hashlib.sha256(repr((FORMAT, form, dtype, classes, fraction, seed)).encode())
+    digest = hashlib.sha256(repr((FORMAT, form, units.dtype, units.white, classes, fraction, seed)).encode())
     if form.target_shape is not None or form.program is not None:
         digest.update(repr((form.identity, form.links, staged.answer_hashes)).encode())
     if targets is not None:

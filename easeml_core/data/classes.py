@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from easeml_core.data.findings import Findings, listed
-from easeml_core.data.forms import split_hint
+from easeml_core.data.forms import names_split
 from easeml_core.data.tree import SourceFile, Tree
 
 Place = tuple[str | None, str | None]  # class, split
@@ -15,8 +15,8 @@ def place_by_folder(tree: Tree, files: Sequence[SourceFile], findings: Findings)
     """Class and split of each of `files`, by name, for a folder per class.
 
     Folders that wrap all others are skipped, in each archive by itself; a top level of only `train`,
-    `val`, `test` … is the split and the next one the class. A class folder without any file is a problem,
-    and so are archives of one folder each of which nobody can tell the class.
+    `val`, `test` … is the split and the next one the class. An archive's name may say the split too. A class
+    folder without any file is a problem, and so are archives of which nobody can tell what is the class.
     """
     places: dict[str, Place] = {}
     lost: list[str] = []
@@ -41,28 +41,31 @@ def place_by_folder(tree: Tree, files: Sequence[SourceFile], findings: Findings)
 
 
 def _unclear(groups: dict[str, list[SourceFile]]) -> set[str]:
-    """Roots whose files lie in one folder within others, where the other roots do not say what those are.
+    """Roots whose class folders lie in a folder that the other roots do not have around theirs.
 
-    `cat.zip` with `cat/day1` beside `dog.zip` with `dog/day2` looks just as `pets.zip` with `pets/cat`
-    beside `farm.zip` with `farm/hen`. A folder that all such roots share is around the classes, and one
-    that is a class elsewhere is a class here.
+    `cat.zip` with `cat/day1` and `cat/day2` beside `dog.zip` with `dog/day1` looks just as `pets.zip` with
+    `pets/cat` and `pets/dog` beside `farm.zip` with `farm/cat`. A folder that is around the classes in all
+    roots is none, and one that is a class where nothing is around it is a class here.
     """
-    alone: dict[str, tuple[str, ...]] = {}
-    known: set[str] = set()
+    wrappers: dict[str, tuple[str, ...]] = {}
+    classes: dict[str, set[str]] = {}
     for root, group in groups.items():
-        paths = {file.folders for file in group}
-        depth = _wrapping_folders([path for path in paths if path])
-        if len(paths) == 1 and (path := next(iter(paths))) and not any(map(_names_split, path)):
-            alone[root] = path
-        if len(paths) > 1 or depth == 0:
-            below = [[folder for folder in path[depth:] if not _names_split(folder)] for path in paths]
-            known |= {folders[0] for folders in below if folders}
-    around = _wrapping_folders(list(alone.values()))
+        paths = {_unsplit(file.folders) for file in group} - {()}
+        if paths:
+            depth = _wrapping_folders(list(paths))
+            wrappers[root] = min(paths)[:depth]
+            classes[root] = {path[depth] for path in paths}
+    shared = _shared(list(wrappers.values()))
+    known = {name for root, names in classes.items() if not wrappers[root] for name in names}
     return {
         root
-        for root, path in alone.items()
-        if path[-1] not in known and (len(path) > around + 1 or known.intersection(path[:-1]))
+        for root, around in wrappers.items()
+        if (len(around) > shared or known.intersection(around)) and not known & classes[root]
     }
+
+
+def _unsplit(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(folder for folder in folders if not names_split(folder))
 
 
 def _place(
@@ -76,7 +79,7 @@ def _place(
     lost = []
     depth = _wrapping_folders([file.folders for file in files if file.folders])
     tops = {file.folders[depth] for file in files if len(file.folders) > depth}
-    split_level = bool(tops) and all(_names_split(top) for top in tops)
+    split_level = bool(tops) and all(names_split(top) for top in tops)
     level = depth + 1 if split_level else depth
     filled: set[tuple[str, ...]] = set()
     for file in files:
@@ -84,8 +87,7 @@ def _place(
             lost.append(file.name)
             continue
         filled.add(file.folders[: level + 1])
-        split = split_hint(file.folders[depth]) if split_level else None
-        places[file.name] = (file.folders[level], split)
+        places[file.name] = (file.folders[level], file.split_by_folders(level))
     for path in empty:
         if len(path) > level and path[: level + 1] not in filled:
             name = "/".join((*root.split("/")[:-1], *path[: level + 1]))
@@ -94,17 +96,15 @@ def _place(
     return lost
 
 
-def _names_split(folder: str) -> bool:
-    """Whether a folder of exactly this name stands for a split; `my_test` is a class."""
-    return split_hint(folder) is not None and folder.isalpha()
-
-
 def _wrapping_folders(paths: Sequence[tuple[str, ...]]) -> int:
     """How many leading folders everything shares, one level being left for the class."""
-    if not paths:
-        return 0
-    first, last = min(paths), max(paths)
+    return min(_shared(paths), min(map(len, paths)) - 1) if paths else 0
+
+
+def _shared(paths: Sequence[tuple[str, ...]]) -> int:
+    """How many leading folders are the same in all `paths`."""
+    first, last = min(paths, default=()), max(paths, default=())
     shared = 0
     while shared < min(len(first), len(last)) and first[shared] == last[shared]:
         shared += 1
-    return min(shared, min(map(len, paths)) - 1)
+    return shared

@@ -152,3 +152,8 @@ def split_hint(*names: str) -> str | None:
         if last in ("val", "valid", "validation", "test", "testing"):
             return "val"
     return None
+
+
+def names_split(folder: str) -> bool:
+    """Whether a folder of exactly this name stands for a split; `my_test` is a class."""
+    return split_hint(folder) is not None and folder.isalpha()

@@ -17,6 +17,7 @@ from easeml_core.data.readers import read_examples
 from easeml_core.data.sources import Sources
 from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, Staged, stage
 from easeml_core.data.tree import collect
+from easeml_core.data.units import Units
 from easeml_core.data.version import VersionFacts
 from easeml_core.errors import Problem, TenantError
 
@@ -70,13 +71,10 @@ def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: P
         unpacked.mkdir()
         tree = collect(folder, unpacked, limits, findings)
         sources = Sources.of(tree, form, findings)
-        # Images are in [0, 1] unless the version was made of arrays in other units.
-        top = 255.0 if facts.high > 1.0 else 1.0
+        units = Units.of_facts(facts)
         if "columns" in facts.converted:
             findings.converted["columns"] = list(facts.converted["columns"])
-        examples = read_examples(
-            tree, sources, form, facts.dtype, limits, scratch, findings, labelled=False, image_top=top
-        )
+        examples = read_examples(tree, sources, form, units, limits, scratch, findings, labelled=False)
         staged = stage(examples, form, facts.dtype, staging, findings, answers=False)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

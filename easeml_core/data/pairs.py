@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from easeml_core.data.archives import TAR_ENDS, ZIP_ENDS
+from easeml_core.data.archives import ENDS
+from easeml_core.data.deep import Broken
 from easeml_core.data.findings import Findings, listed
 from easeml_core.data.forms import Example, Form, split_hint
-from easeml_core.data.images import Broken, read_image
+from easeml_core.data.images import read_image
 from easeml_core.data.limits import Limits
 from easeml_core.data.tree import SourceFile
+from easeml_core.data.units import Units
 
 INPUTS = ("inputs", "input")
 TARGETS = ("targets", "target", "outputs", "output")
@@ -24,14 +26,14 @@ Pair = tuple[SourceFile, SourceFile]
 
 
 def read_pairs(
-    images: Sequence[SourceFile], form: Form, dtype: str, limits: Limits, findings: Findings
+    images: Sequence[SourceFile], form: Form, units: Units, limits: Limits, findings: Findings
 ) -> Iterator[Example]:
     """The pairs among `images`, in order of their inputs, which name them. What is alone is a problem."""
     assert form.target_shape is not None
 
     def read(file: SourceFile, shape: tuple[int, ...]) -> npt.NDArray[Any] | None:
         try:
-            return read_image(file.path, shape, dtype, limits.max_pixels, findings)
+            return read_image(file.path, shape, units, limits.max_pixels, findings)
         except Broken as broken:
             findings.quarantine(f"data/{file.name}", str(broken))
             return None
@@ -78,7 +80,7 @@ def _place(file: SourceFile) -> tuple[str | None, str]:
 
 def _unpacked(folder: str) -> str:
     """A folder's name, without the ending that it has as an archive."""
-    ending = next((end for end in (*TAR_ENDS, *ZIP_ENDS) if folder.lower().endswith(end)), "")
+    ending = next((end for end in ENDS if folder.lower().endswith(end)), "")
     return folder[: len(folder) - len(ending)]
 
 

@@ -13,38 +13,49 @@ from easeml_core.data.forms import Example, Form
 from easeml_core.data.limits import Limits
 from easeml_core.data.sources import Sources
 from easeml_core.data.tree import Tree
+from easeml_core.data.units import Units
 
 
 def read_examples(
     tree: Tree,
     sources: Sources,
     form: Form,
-    dtype: str,
+    units: Units,
     limits: Limits,
     scratch: Path,
     findings: Findings,
     *,
     labelled: bool,
-    image_top: float = 1.0,
 ) -> Iterator[Example]:
-    """All examples of an upload, in order of file names; `scratch` is an empty folder for temporary files.
+    """All examples of an upload, in order of file names and in `units`; `scratch` is an empty folder for
+    temporary files."""
+    examples = _read(tree, sources, form, units, limits, scratch, findings, labelled=labelled)
+    yield from units.checked(examples, findings)
 
-    `image_top` is what white of an image becomes where inputs are float32.
-    """
+
+def _read(
+    tree: Tree,
+    sources: Sources,
+    form: Form,
+    units: Units,
+    limits: Limits,
+    scratch: Path,
+    findings: Findings,
+    *,
+    labelled: bool,
+) -> Iterator[Example]:
     labels_from: list[str] = []
     if sources.images and labelled and form.has_answers:
         from easeml_core.data.pairs import read_pairs
 
-        yield from read_pairs(sources.images, form, dtype, limits, findings)
+        yield from read_pairs(sources.images, form, units, limits, findings)
     elif sources.images:
-        yield from _read_images(
-            tree, sources, form, dtype, limits, findings, labels_from, labelled=labelled, top=image_top
-        )
+        yield from _read_images(tree, sources, form, units, limits, findings, labels_from, labelled=labelled)
     for file in sources.tables:
         if file.name not in labels_from:
             yield from tables.read_csv(file, form, findings, labelled=labelled)
     if sources.arrays:
-        yield from _read_arrays(sources, form, dtype, limits, scratch, findings, labelled=labelled)
+        yield from _read_arrays(sources, form, units, limits, scratch, findings, labelled=labelled)
     for file in sources.series:
         yield from series.read_ts(file, form, findings, labelled=labelled)
 
@@ -52,7 +63,7 @@ def read_examples(
 def _read_arrays(
     sources: Sources,
     form: Form,
-    dtype: str,
+    units: Units,
     limits: Limits,
     scratch: Path,
     findings: Findings,
@@ -66,7 +77,7 @@ def _read_arrays(
         folder = scratch / f"npz-{number}"
         folder.mkdir()
         try:
-            yield from read_npz(file, form, dtype, allowance, folder, findings, labelled=labelled)
+            yield from read_npz(file, form, units, allowance, folder, findings, labelled=labelled)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -75,15 +86,15 @@ def _read_images(
     tree: Tree,
     sources: Sources,
     form: Form,
-    dtype: str,
+    units: Units,
     limits: Limits,
     findings: Findings,
     labels_from: list[str],
     *,
     labelled: bool,
-    top: float,
 ) -> Iterator[Example]:
-    from easeml_core.data.images import Broken, read_image
+    from easeml_core.data.deep import Broken
+    from easeml_core.data.images import read_image
 
     places: dict[str, Place] = {}
     if labelled:
@@ -94,7 +105,7 @@ def _read_images(
         if labelled and file.name not in places:
             continue
         try:
-            value = read_image(file.path, form.shape, dtype, limits.max_pixels, findings, top=top)
+            value = read_image(file.path, form.shape, units, limits.max_pixels, findings)
         except Broken as broken:
             findings.quarantine(f"data/{file.name}", str(broken))
             continue

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from easeml_core.data.findings import Findings
-from easeml_core.data.forms import Example, Form, split_hint
+from easeml_core.data.forms import Example, Form
 from easeml_core.data.text import number, open_text, plain
 from easeml_core.data.tree import SourceFile
 from easeml_core.errors import TenantError
@@ -113,9 +113,7 @@ def _example(
         if filled is None:
             findings.quarantine(f"{where}:{row}", "all its values are missing")
             return
-        yield Example(
-            f"{file.name}#{row}", f"{where}:{row}", filled, label=label, split=split_hint(file.stem)
-        )
+        yield Example(f"{file.name}#{row}", f"{where}:{row}", filled, label=label, split=file.split)
 
 
 def _values(text: str) -> npt.NDArray[np.float64] | None:

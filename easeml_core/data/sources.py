@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from easeml_core.data.findings import Findings, listed
 from easeml_core.data.forms import Form
 from easeml_core.data.tree import SourceFile, Tree
+from easeml_core.data.units import Units
 
 TABLE_ENDS = (".csv", ".tsv")
 ARRAY_ENDS = (".npz",)
@@ -58,22 +59,17 @@ class Sources:
             findings.warnings.append(f"files of no known type were left out: {listed(unused)}")
         return cls(**found)
 
-    def dtype(self, form: Form, findings: Findings) -> str:
-        """How inputs, and images to recover, are stored: "uint8" for images that all have 8 bits per
-        channel, else "float32"."""
+    def units(self, form: Form, findings: Findings) -> Units:
+        """In which units inputs, and images to recover, are stored; what has no common ones is a problem."""
         if form.kind != "image":
-            return "float32"
-        from easeml_core.data.arrays import is_bytes
-        from easeml_core.data.images import any_deep
+            return Units.choose(set(), set(), False, form, findings)
+        from easeml_core.data.arrays import number_types
+        from easeml_core.data.deep import depths
 
-        bytes_only = all(is_bytes(file, targets=form.has_answers) for file in self.arrays)
-        if self.images and not bytes_only:
-            text = "8-bit images and arrays of other numbers have no common unit"
-            findings.problem("data", text, fix="upload only images, or arrays of type uint8")
+        types = {found for file in self.arrays for found in number_types(file, targets=form.has_answers)}
         # Beside images a table holds file names, not pixels.
-        if (self.tables and not self.images) or not bytes_only:
-            return "float32"
-        return "float32" if any_deep(file.path for file in self.images) else "uint8"
+        pixels = bool(self.tables) and not self.images
+        return Units.choose(depths(file.path for file in self.images), types, pixels, form, findings)
 
 
 def allowed(form: Form) -> str:

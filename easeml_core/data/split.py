@@ -29,9 +29,11 @@ def assign(
     switched off; `sticky` maps a content hash to its split in the parent version; `hints` are what the
     upload itself says. In each stratum new contents are ordered by a seeded hash and the first ones go to
     validation, as many as make its share `fraction` of the stratum. A stratum with two or more kept
-    contents has at least one of them in each split, unless hints say otherwise.
+    contents has at least one of them in each split, unless hints say otherwise. Hints count where some
+    examples are for validation and others are not.
     """
-    hinted = VAL in hints
+    # Where all are called validation, that tells them apart from nothing.
+    hinted = VAL in hints and any(hint != VAL for hint in hints)
     given: dict[str, str] = dict(sticky)
     if hinted:
         for content, hint in zip(hashes, hints, strict=True):

@@ -20,7 +20,7 @@ from typing import IO
 import numpy as np
 
 from easeml_core.data.findings import Findings
-from easeml_core.data.forms import Example, Form, split_hint
+from easeml_core.data.forms import Example, Form
 from easeml_core.data.text import number, open_text, plain
 from easeml_core.data.tree import SourceFile
 from easeml_core.errors import Problem, TenantError
@@ -241,7 +241,7 @@ class _Rows:
         self.file, self.header, self.order = file, header, order
         self.form, self.findings, self.labelled = form, findings, labelled
         self.where = f"data/{file.name}"
-        self.hint = split_hint(file.stem)
+        self.hint = file.split
 
     def read(self, rows: Iterator[list[str]]) -> Iterator[Example]:
         width = len(self.header.names)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from easeml_core.bucket.leftovers import is_leftover, unsafe_reason
-from easeml_core.data.archives import Unpacker, is_archive
+from easeml_core.data.archives import ENDS, Unpacker, is_archive
 from easeml_core.data.findings import Findings
+from easeml_core.data.forms import names_split, split_hint
 from easeml_core.data.limits import Limits
 
 
@@ -33,6 +34,19 @@ class SourceFile:
     def stem(self) -> str:
         """Last component without its ending."""
         return PurePosixPath(self.name).stem
+
+    @property
+    def split(self) -> str | None:
+        """ "train" or "val" where its own name (`GunPoint_TEST.ts`), a folder around it (`test/`) or its
+        archive (`pets_test.zip`) says so."""
+        return split_hint(self.stem) or self.split_by_folders()
+
+    def split_by_folders(self, depth: int | None = None) -> str | None:
+        """The same by the first `depth` of its `folders` (by all) and by its archive alone."""
+        *outside, archive = self.root.removesuffix("/").split("/")
+        stem = next((archive[: -len(end)] for end in ENDS if archive.lower().endswith(end)), archive)
+        folders = [*outside, *self.folders[:depth]]
+        return split_hint(*filter(names_split, reversed(folders)), stem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from easeml_core.errors import OperatorError
 FACTS = "version.json"
 MANIFEST = "manifest.parquet"
 # Part of every digest: raise it when the same upload would be staged in another way.
-FORMAT = 1
+FORMAT = 2
 
 
 class VersionFacts(BaseModel):
@@ -63,6 +63,7 @@ class VersionFacts(BaseModel):
     )
     low: float
     high: float
+    white: float | None = Field(None, description="of images: the number that is white, where that is known")
     dynamic_range: float = Field(description="largest magnitude over the 1st percentile of those not zero")
     max_length: int | None = Field(None, description="in steps, nodes or bytes")
     mean_length: float = 1.0

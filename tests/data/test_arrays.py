@@ -19,6 +19,7 @@ from easeml_core.data.forms import Form
 from easeml_core.data.readers import read_examples
 from easeml_core.data.sources import Sources
 from easeml_core.data.tree import SourceFile, Tree
+from easeml_core.data.units import Units
 from tests.data.uploads import image, save_images, series, vector
 
 Put = Callable[[str, "bytes | str"], Path]
@@ -253,7 +254,7 @@ def test_scratch_is_given_back_file_by_file(tmp_path: Path) -> None:
     findings = Findings()
     sources = Sources(arrays=files)
     examples = read_examples(
-        Tree(files), sources, form, "float32", Limits(), scratch, findings, labelled=True
+        Tree(files), sources, form, Units("float32"), Limits(), scratch, findings, labelled=True
     )
     held = {len(list(scratch.iterdir())) for _ in examples}
     assert held == {1}

@@ -41,6 +41,9 @@ def placed(names: list[str]) -> tuple[dict[str, str | None], Findings]:
             "b.zip/farm/dog/1.png": "dog",
         },
         {"only.zip/pets/cat/1.png": "cat"},
+        {"only.zip/pets/cat/1.png": "cat", "only.zip/pets/dog/1.png": "dog"},
+        {"cat/1.png": "cat", "dog/1.png": "dog", "a.zip/x/cat/1.png": "cat", "a.zip/x/hen/1.png": "hen"},
+        {"a.zip/x/cat/1.png": "cat", "a.zip/x/dog/1.png": "dog", "b.zip/x/hen/1.png": "hen"},
     ],
 )
 def test_the_class_is_the_folder_that_differs(classes: dict[str, str]) -> None:
@@ -63,6 +66,17 @@ def test_the_class_is_the_folder_that_differs(classes: dict[str, str]) -> None:
             {"data/cat.zip/cat/day1/1.png": "'cat' or 'day1'"},
         ),
         (["cat/day1/1.png", "y.zip/dog/1.png"], {"data/cat/day1/1.png": "'cat' or 'day1'"}),
+        (
+            ["cat.zip/cat/day1/1.png", "cat.zip/cat/day2/1.png", "dog.zip/dog/day1/1.png"],
+            {
+                "data/cat.zip/cat/day1/1.png": "'cat' or 'day1'",
+                "data/dog.zip/dog/day1/1.png": "'dog' or 'day1'",
+            },
+        ),
+        (
+            ["cat/1.png", "dog/1.png", "cat.zip/cat/day1/1.png", "cat.zip/cat/day2/1.png"],
+            {"data/cat.zip/cat/day1/1.png": "'cat' or 'day1'"},
+        ),
     ],
 )
 def test_folders_of_which_any_may_be_the_class_are_refused(names: list[str], unclear: dict[str, str]) -> None:
@@ -86,3 +100,22 @@ def test_files_in_no_class_folder_are_one_problem(lost: int, message: str) -> No
     assert problem.message.startswith(message)
     assert len(problem.message) < 400
     assert found == {"a/1.png": "a", "b/1.png": "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("pets_train.zip/cat/1.png", "train"),
+        ("TEST.zip/pets/cat/1.png", "val"),
+        ("test.tar.gz/cat/1.png", "val"),
+        ("val/more.zip/cat/1.png", "val"),
+        ("a.zip/test/cat/1.png", "val"),
+        ("latest.zip/cat/1.png", None),
+        ("my_test/cat/1.png", None),
+    ],
+)
+def test_archives_and_folders_around_tell_the_split(name: str, split: str | None) -> None:
+    end = ".tar.gz/" if ".tar.gz/" in name else ".zip/"
+    root, dot, below = name.rpartition(end)
+    folders = tuple(below.split("/")[:-1])
+    assert SourceFile(name, Path(name), folders, root + dot).split_by_folders() == split

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from easeml_core.data.deep import Broken
 from easeml_core.data.findings import Findings
-from easeml_core.data.images import Broken, read_image
+from easeml_core.data.images import read_image
+from easeml_core.data.units import Units
 from tests.data.uploads import image, save_images
 
 Put = Callable[[str, "bytes | str"], Path]
@@ -25,7 +27,8 @@ def read(
     path: Path, shape: tuple[int, ...], dtype: str = "uint8"
 ) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     findings = Findings()
-    value = read_image(path, shape, dtype, LIMIT, findings)
+    units = Units(dtype, 255.0 if dtype == "uint8" else 1.0)
+    value = read_image(path, shape, units, LIMIT, findings)
     assert value.shape == shape
     assert value.dtype == dtype
     return value, findings.converted
@@ -195,7 +198,7 @@ def test_images_beside_arrays_of_another_unit_are_one_problem(refused: Any, uplo
     x = np.random.default_rng(0).random((10, 8, 8, 1))
     np.savez(upload / "data/more.npz", x=x, y=np.array(["0", "1"] * 5))
     said = refused(image(8, 8, 1, 2))
-    assert "8-bit images and arrays of other numbers have no common unit" in said
+    assert "images and arrays of float64 have no common unit" in said
     assert "\n" not in said, "no word on classes: each half of the data may well have the right ones"
 
 

@@ -99,7 +99,7 @@ def test_images_come_in_the_units_of_arrays(
     [
         (np.full((2, 8, 8, 1), 255.0), 2),
         (np.full((2, 4, 4, 1), 200), 2),
-        (np.stack([np.full((8, 8, 1), 0.5), np.ones((8, 8, 1))]), 1),
+        (np.stack([np.full((8, 8, 1), 0.5), np.full((8, 8, 1), 7)]), 1),
         (np.stack([np.full((8, 8, 1), 300), np.ones((8, 8, 1), int)]), 1),
         (np.stack([np.full((8, 8, 1), np.nan), np.ones((8, 8, 1))]), 1),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from easeml_core.data import open_version
 from easeml_core.data.build import clear_staging
 from easeml_core.errors import OperatorError
+from tests.data.test_archives import zipped
 from tests.data.uploads import image, save_images, vector
 
 Put = Callable[[str, "bytes | str"], Path]
@@ -175,6 +177,38 @@ def test_splits_given_by_folders_are_taken(build: Any, upload: Path) -> None:
     version = build(image(8, 8, 1, 2))
     assert (version.facts.n_train, version.facts.n_val) == (7, 11)
     assert all(version.ids[i].startswith("test/") for i in version.val)
+
+
+def test_splits_given_by_archives_are_taken(build: Any, upload: Path, put: Put) -> None:
+    for part, count in {"train": 3, "test": 5}.items():
+        for label in ("cat", "dog"):
+            save_images(upload, f"{part}/{label}", count)
+        inside = {
+            p.relative_to(upload / "data" / part).as_posix(): p
+            for p in (upload / "data" / part).rglob("*.png")
+        }
+        put(f"data/pets_{part}.zip", zipped({name: path.read_bytes() for name, path in inside.items()}))
+        shutil.rmtree(upload / "data" / part)
+    version = build(image(8, 8, 1, 2))
+    assert (version.facts.n_train, version.facts.n_val) == (6, 10)
+    assert all(version.ids[i].startswith("pets_test.zip/") for i in version.val)
+
+
+@pytest.mark.parametrize("place", ["{}/rows.csv", "rows_{}.csv", "{}.zip"])
+def test_splits_of_tables_are_taken_from_wherever_they_are_named(build: Any, put: Put, place: str) -> None:
+    for part, first in (("train", 0), ("test", 100)):
+        rows = "a,b,label\n" + "".join(f"{first + i},{i * i},{'yn'[i % 2]}\n" for i in range(10))
+        name = place.format(part)
+        put(f"data/{name}", zipped({"rows.csv": rows.encode()}) if name.endswith(".zip") else rows)
+    version = build(vector(2, 2))
+    assert version.inputs[version.val, 0].min() == 100
+    assert (version.facts.n_train, version.facts.n_val) == (10, 10)
+
+
+def test_a_split_of_which_all_is_for_validation_is_none(build: Any, upload: Path) -> None:
+    for label in ("cat", "dog"):
+        save_images(upload, f"test/{label}", 10)
+    assert build(image(8, 8, 1, 2)).facts.n_val == 4
 
 
 def test_a_class_only_in_validation_is_refused(refused: Any, upload: Path) -> None:
