@@ -64,6 +64,11 @@ class TaskView:
         """Trials so far: ended in any way, or running."""
         return len(self.played)
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether any trial has a quality."""
+        return any(trial.quality is not None for trial in self.task.completed)
+
     @cached_property
     def path(self) -> tuple[gp.Posterior, ...]:
         """The t + 1 posteriors before each play and after the last. Raises `FallbackError`."""

@@ -120,11 +120,12 @@ class Easeml:
         outlook, place, name = chosen.outlook, chosen.place, chosen.task.task
         arm, gain = outlook.names[place], outlook.gains[place]
         low, high = outlook.interval(place)
-        best = f"its best so far of {outlook.best:.3f}" if outlook.best else "nothing so far"
+        succeeded = any(trial.quality is not None for trial in chosen.task.completed)
+        best = f"over its best so far of {outlook.best:.3f}" if succeeded else "as it has nothing so far"
         running = ", with what runs on other devices counted as expected" if chosen.task.active else ""
         expects = (
             f"{arm} is expected to reach {outlook.means[place]:.3f} (90 % between {low:.3f} and {high:.3f}) "
-            f"in about {seconds(outlook.costs[place])}: {gain:.3f} above {best}{running}"
+            f"in about {seconds(outlook.costs[place])}, an expected gain of {gain:.3g} {best}{running}"
         )
         if waited:
             wait = tenants.count(chosen.task.since, "decision")

@@ -153,12 +153,11 @@ class Greedy:
             board.servable, key=lambda view: (view.task.task not in inside, -promise[view.task.task])
         )
         if len(board.servable) == 1:
-            best = f"its best so far {first.incumbent:.2f}"
-            return Pick(first, (), f"{first.task.task}, {best}, is the only task with work left")
+            return Pick(first, (), f"{first.task.task}, {so_far(first)}, is the only task with work left")
         gain, name = promise[first.task.task], first.task.task
         why = (
-            f"{name} has the largest optimistic gain, {gain:.2f} above its best so far of "
-            f"{first.incumbent:.2f}, among the {len(inside)} of {count(len(promise), 'task')} that may be "
+            f"{name} has the largest optimistic gain, {abs(gain):.2f} {'above' if gain >= 0 else 'below'} "
+            f"{so_far(first)}, among the {len(inside)} of {count(len(promise), 'task')} that may be "
             "furthest from their best"
         )
         return Pick(first, tuple(rest), why)
@@ -167,6 +166,11 @@ class Greedy:
         """max_k B(k) over the arms that may be started, less the best so far, times the task's weight."""
         bounds = self.bounds.scores(view, board)
         return view.task.weight * (float(bounds[view.open].max()) - view.incumbent)
+
+
+def so_far(view: TaskView) -> str:
+    """`its best so far of 0.90`; a failure has no quality that people would call one."""
+    return f"its best so far of {view.task.best:.2f}" if view.succeeded else "nothing so far"
 
 
 def among(board: Board) -> str:

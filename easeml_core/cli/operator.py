@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from easeml_core.cli.options import JsonOption, settings_for, task_name
-from easeml_core.cli.output import Code, emit, fail, printable, table
+from easeml_core.cli.output import Code, emit, fail, printable, say, seconds, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +38,19 @@ def devices(as_json: JsonOption = False) -> None:
     from easeml_core.ledger import reports
 
     found = read_ledger(lambda session, settings: reports.devices(session, settings.devices))
+    _warn_of_policy(settings_for().policy)
     emit(found, as_json, devices_table)
+
+
+def _warn_of_policy(name: str) -> None:
+    """Tell of a policy that nobody knows: round robin decides in its place, and nothing stops."""
+    from easeml_core.allocator import make_policy
+    from easeml_core.errors import OperatorError
+
+    try:
+        make_policy(name)
+    except OperatorError as problem:
+        say(f"easeml: warning: setting policy: {problem}; until then round_robin decides")
 
 
 @app.command(rich_help_panel=PANEL, epilog="Example: easeml tenants")
@@ -55,20 +67,31 @@ def decisions(
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """The latest decisions of the allocator, newest first, with what came of each."""
-    from easeml_core.errors import Problem, TenantError
+    """The latest decisions, newest first: what, why, chosen over what, what was expected and what came."""
+    from easeml_core.cli.explain import decisions_list
     from easeml_core.ledger import reports
-    from easeml_core.ledger.tasks import find_task
 
-    name = task_name(task, "") if task else None
+    found, calibration = read_ledger(
+        lambda session, _: (
+            reports.decisions(session, task=(only := _task(session, task)), limit=limit),
+            reports.calibration(session, only),
+        )
+    )
+    emit(found, as_json, lambda found: decisions_list(found, calibration))
 
-    def ask(session: Session, _: Settings) -> Any:
-        found = find_task(session, name) if name else None
-        if name and found is None:
-            raise TenantError([Problem(str(name), "there is no such task in the ledger")])
-        return reports.decisions(session, task=found, limit=limit)
 
-    emit(read_ledger(ask), as_json, decisions_table)
+@app.command(rich_help_panel=PANEL, epilog="Example: easeml calibration --task vision/digits")
+def calibration(
+    task: Annotated[str, typer.Option("--task", metavar="TASK", help="Only decisions for one task.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Were the predictions right? By policy and template, and over time: how many qualities came inside the
+    intervals that were to hold 50 and 90 % of them, and how far predicted times were off."""
+    from easeml_core.cli.calibration import calibration_view
+    from easeml_core.ledger import reports
+
+    found = read_ledger(lambda session, _: reports.calibration(session, _task(session, task)))
+    emit(found, as_json, calibration_view)
 
 
 @app.command(rich_help_panel=PANEL, epilog="Example: easeml explain 17, or easeml explain trial-000042")
@@ -78,9 +101,11 @@ def explain(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """One decision in full: its reason, what it was chosen over, and what became of the trial."""
+    """One decision in full: why this task and this candidate, what was seen and believed, what it was chosen
+    over, what was expected and what came."""
     from sqlalchemy import select
 
+    from easeml_core.cli.explain import explanation, sentences
     from easeml_core.ledger import reports
     from easeml_core.ledger.models import DecisionRecord
 
@@ -98,7 +123,20 @@ def explain(
     found = read_ledger(ask)
     if found is None:
         fail(Code.PROBLEM, f"there is no decision {decision}: see easeml decisions", as_json)
-    emit(found, as_json, explanation)
+    emit(found | {"words": sentences(found)}, as_json, explanation)
+
+
+def _task(session: Session, name: str) -> Any:
+    """The task called `name`, None without a name. Raises TenantError where there is none."""
+    from easeml_core.errors import Problem, TenantError
+    from easeml_core.ledger.tasks import find_task
+
+    if not name:
+        return None
+    found = find_task(session, task_name(name, ""))
+    if found is None:
+        raise TenantError([Problem(name, "there is no such task in the ledger")])
+    return found
 
 
 def devices_table(devices: list[dict[str, Any]]) -> RenderableType:
@@ -139,82 +177,6 @@ def tenants_table(tenants: list[dict[str, Any]]) -> RenderableType | str:
     if not rows:
         return "no tenant has uploaded a task yet"
     return table(("task", "state", "trials", "best quality", "device time", "reason"), rows)
-
-
-def decisions_table(decisions: list[dict[str, Any]]) -> RenderableType | str:
-    """One line per decision; `explain` tells the rest."""
-    if not decisions:
-        return "nothing has been decided yet"
-    rows = (
-        (
-            decision["decision"],
-            decision["made_at"][11:19],
-            decision["device"],
-            decision["task"],
-            decision["candidate"],
-            decision["expected_quality"],
-            decision["quality"] if decision["quality"] is not None else decision["outcome"],
-        )
-        for decision in decisions
-    )
-    return table(("no.", "at (UTC)", "device", "task", "candidate", "expected", "got"), rows)
-
-
-def explanation(decision: dict[str, Any]) -> RenderableType:
-    """A decision in words, its runners-up, and the attempts of its trial."""
-    from rich.console import Group
-
-    got = decision["outcome"] if decision["quality"] is None else f"quality {decision['quality']:.4f}"
-    head = (
-        f"Decision {decision['decision']}, {decision['made_at']}: {decision['candidate']} for "
-        f"{decision['task']} on {decision['device']}\n"
-        f"Why: {decision['reason']}\n"
-        f"Policy: {decision['policy']}"
-        + (f" (after {', '.join(decision['fallbacks'])} failed)" if decision["fallbacks"] else "")
-        + f"\nExpected: quality {decision['expected_quality']:.4f} ± {decision['deviation']:.4f} in "
-        f"{seconds(decision['predicted_seconds'])}\nGot: {got} in {seconds(decision['cost_seconds'])} "
-        f"({decision['trial']})"
-    )
-    others = table(
-        ("task", "candidate", "score", "expected", "±", "cost"),
-        (
-            (
-                r["task"],
-                r["arm"],
-                r["score"],
-                r["expected_quality"],
-                r["deviation"],
-                seconds(r["predicted_cost"]),
-            )
-            for r in decision["runners_up"]
-        ),
-        title="Chosen over",
-    )
-    attempts = table(
-        ("attempt", "device", "state", "time", "reason"),
-        (
-            (a["attempt"], a["device"], a["state"], seconds(a["seconds"]), a["reason"])
-            for a in decision["attempts"]
-        ),
-        title="Attempts",
-    )
-    return Group(head, *([others] if decision["runners_up"] else []), attempts)
-
-
-def seconds(value: float | None) -> str | None:
-    """A duration as people read it.
-
-    >>> seconds(3.21), seconds(75.0), seconds(7300.0)
-    ('3.2 s', '1 min 15 s', '2 h 01 min')
-    """
-    if value is None:
-        return None
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def used(budget: dict[str, Any]) -> str:

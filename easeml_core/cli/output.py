@@ -102,6 +102,22 @@ def cell(value: Any) -> str:
     return printable(str(value))
 
 
+def seconds(value: float | None) -> str | None:
+    """A duration as people read it.
+
+    >>> seconds(3.21), seconds(75.0), seconds(7300.0)
+    ('3.2 s', '1 min 15 s', '2 h 01 min')
+    """
+    if value is None:
+        return None
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
 def problems_text(problems: Iterable[Problem | Mapping[str, Any]]) -> str:
     """Problems one a line, as `file:line: field: message → fix`."""
     found = [p if isinstance(p, Problem) else Problem(**p) for p in problems]

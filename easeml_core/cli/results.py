@@ -17,7 +17,17 @@ from easeml_core.cli.options import (
     open_bucket,
     task_name,
 )
-from easeml_core.cli.output import Code, console, emit, fail, print_json, problems_text, say, table
+from easeml_core.cli.output import (
+    Code,
+    console,
+    emit,
+    fail,
+    print_json,
+    problems_text,
+    say,
+    seconds,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,7 +116,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     """A task's status for people: state, problems, champion, budget, candidates."""
     from rich.console import Group
 
-    from easeml_core.cli.operator import seconds, used
+    from easeml_core.cli.operator import used
 
     lines = [f"{status['task']}: {status['state']}" + _because(status["state_reason"])]
     if status["problems"]:
@@ -134,8 +144,6 @@ def status_view(status: dict[str, Any]) -> RenderableType:
 
 def leaderboard_table(status: dict[str, Any]) -> RenderableType | str:
     """Succeeded trials, best first."""
-    from easeml_core.cli.operator import seconds
-
     if not status["leaderboard"]:
         return f"{status['task']}: no trial has succeeded yet"
     rows = (

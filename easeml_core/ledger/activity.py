@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from easeml_core.ledger.decisions import intervals_of
 from easeml_core.ledger.models import Attempt, Candidate, DecisionRecord, Lease, Task, Trial
 from easeml_core.ledger.tasks import task_name
 from easeml_core.naming import trial_label
@@ -53,7 +54,8 @@ def explain(session: Session, decision_id: int) -> Report | None:
     attempts = session.scalars(select(Attempt).where(Attempt.trial_id == trial.id).order_by(Attempt.number))
     return {
         **_decision(record, trial, candidate, task),
-        "runners_up": record.runners_up,
+        "runners_up": _runners_up(session, record),
+        "seen": record.seen,
         "memory": record.memory,
         "attempts": [
             {
@@ -69,6 +71,24 @@ def explain(session: Session, decision_id: int) -> Report | None:
             for attempt in attempts
         ],
     }
+
+
+def _runners_up(session: Session, record: DecisionRecord) -> list[Report]:
+    """What a decision chose over, each with the best quality that it has reached since, None where it has not
+    been tried to success."""
+    after = (
+        select(Task.tenant_id, Task.name, Candidate.name, func.max(Trial.quality))
+        .select_from(Trial)
+        .join(Task, (Task.id == Trial.task_id) & (Task.data_version_id == Trial.data_version_id))
+        .join(Candidate, Candidate.id == Trial.candidate_id)
+        .where(Trial.id > record.trial_id, Candidate.name.in_({one["arm"] for one in record.runners_up}))
+        .group_by(Task.tenant_id, Task.name, Candidate.name)
+    )
+    since = {
+        (f"{tenant}/{task}", candidate): quality
+        for tenant, task, candidate, quality in session.execute(after)
+    }
+    return [{**one, "quality": since.get((one["task"], one["arm"]))} for one in record.runners_up]
 
 
 def _device(session: Session, name: str, lease: Lease | None) -> Report:
@@ -105,14 +125,17 @@ def _decision(record: DecisionRecord, trial: Trial, candidate: str, task: Task) 
         "made_at": iso(record.made_at),
         "device": record.device,
         "task": str(task_name(task)),
+        "template": task.template,
         "candidate": candidate,
         "policy": record.policy,
         "fallbacks": record.fallbacks,
         "reason": record.reason,
         "expected_quality": record.expected_quality,
         "deviation": record.deviation,
+        "intervals": {share: list(ends) for share, ends in intervals_of(record).items()},
         "predicted_seconds": record.predicted_seconds,
         "score": record.score,
+        "runners_up": record.runners_up,
         "trial": trial_label(trial.id),
         "trial_id": trial.id,
         "outcome": trial.state,

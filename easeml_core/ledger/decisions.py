@@ -9,12 +9,15 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
+from easeml_core.allocator.calibration import normal_intervals
 from easeml_core.allocator.types import Decision
 from easeml_core.ledger.models import DecisionRecord, Task, Trial
 
 
-def record(session: Session, trial: Trial, device: str, decision: Decision) -> DecisionRecord:
-    """Append the decision that started `trial`, in the transaction of its first lease."""
+def record(
+    session: Session, trial: Trial, device: str, decision: Decision, seen: dict[str, Any]
+) -> DecisionRecord:
+    """Append the decision that started `trial`, with what it saw, in the transaction of its first lease."""
     choice = decision.choice
     row = DecisionRecord(
         trial_id=trial.id,
@@ -28,10 +31,19 @@ def record(session: Session, trial: Trial, device: str, decision: Decision) -> D
         runners_up=[asdict(scored) for scored in decision.runners_up],
         fallbacks=list(decision.fallbacks),
         memory=dict(decision.memory),
+        seen=seen,
     )
     session.add(row)
     session.flush()
     return row
+
+
+def intervals_of(record: DecisionRecord) -> dict[str, tuple[float, float]]:
+    """The intervals that a decision claimed; for one of before they were kept, those of a Gaussian."""
+    kept = record.seen.get("intervals")
+    if not kept:
+        return normal_intervals(record.expected_quality, record.deviation)
+    return {share: (float(low), float(high)) for share, (low, high) in kept.items()}
 
 
 def count(session: Session) -> int:

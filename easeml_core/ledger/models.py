@@ -262,6 +262,7 @@ class DecisionRecord(Base):
     runners_up: Mapped[list[Any]]
     fallbacks: Mapped[list[Any]]
     memory: Mapped[dict[str, Any]]
+    seen: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))  # allocator.seen
     made_at: Mapped[datetime] = _now()
 
 

@@ -22,10 +22,12 @@ from easeml_core.ledger.models import (
     Trial,
     TrialState,
 )
+from easeml_core.ledger.predictions import calibration
 from easeml_core.ledger.tasks import task_name
 from easeml_core.naming import CandidateName, trial_label
 
 __all__ = [
+    "calibration",
     "champion_report",
     "decisions",
     "devices",

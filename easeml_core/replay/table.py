@@ -12,11 +12,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from easeml_core.allocator.types import Array
 from easeml_core.errors import Problem, TenantError
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +115,7 @@ class _Cells:
         self.left_out += 1
         self.problems[LISTED:] = [Problem(self.file, f"and {self.left_out} more problems")]
 
-    def read(self, rows: csv.Reader) -> None:
+    def read(self, rows: Reader) -> None:
         """Take every row; `rows.line_num` is its (last) line."""
         names = [name.strip() for name in next(rows, [])]
         wrong = [name for name in names if name not in COLUMNS] + [n for n in COLUMNS[:3] if n not in names]

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from easeml_core.allocator import choose_with_ladder
+from easeml_core.allocator.seen import seen
 from easeml_core.allocator.types import Decision, Nothing
 from easeml_core.errors import OperatorError, TemporaryError
 from easeml_core.hardware import check_devices
@@ -169,7 +170,7 @@ def _start(
     )
     session.add(trial)
     session.flush()
-    decisions.record(session, trial, device, decision)
+    decisions.record(session, trial, device, decision, seen(situation.request, decision))
     return trials.lease(session, trial, device, settings.lease_seconds)
 
 

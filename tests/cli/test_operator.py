@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
 from easeml_core.cli import upload
 from easeml_core.naming import TaskName
-from easeml_core.service import Service
+from easeml_core.service import Service, settle
 from easeml_core.service.decide import decide
+from easeml_core.workorder import Outcome
 from tests.cli.conftest import data_of
 
 Easeml = Callable[..., Result]
@@ -54,8 +56,41 @@ def test_decisions_and_explain_by_number_and_by_trial(easeml: Easeml, busy: Serv
     assert by_number["attempts"][0]["device"] == "cpu0"
     text = easeml("explain", trial).stdout
     assert f"Why: {decision['reason']}" in text
-    assert "Chosen over" in text
-    assert decision["candidate"] in easeml("decisions").stdout
+    assert "\n".join(by_number["words"]) in text
+    for word in ("Seen: 1 open tasks", "Believed: learned from", "Expected: quality", "nothing yet", "over"):
+        assert word in text
+    assert decision["reason"] in easeml("decisions").stdout
+
+
+def test_decisions_say_what_was_expected_and_what_came(
+    easeml: Easeml, busy: Service, make_result: Any
+) -> None:
+    assert "nothing yet, the trial is leased" in easeml("decisions").stdout
+    assert data_of(easeml("calibration", "--json"))["all"]["decisions"] == 0
+    assert "no decision's trial has ended" in easeml("calibration").stdout
+    settle.settle(busy, 1, 1, make_result(1, 1, 0.6, cost_seconds=4.0))
+    assert decide(busy, "cpu0", 0.0) is not None
+    settle.settle(busy, 2, 1, make_result(2, 1, None, outcome=Outcome.DIVERGED, reason="loss is NaN"))
+    text = easeml("decisions").stdout
+    assert "quality 0.600, " in text
+    assert "the trial diverged after 1.5 s" in text
+    assert "of 2 decisions whose trials ended, 1 with a quality" in text
+    found = data_of(easeml("calibration", "--task", "lab/rows", "--json"))
+    [group] = found["groups"]
+    assert (group["policy"], group["template"]) == ("hybrid", "vector-classification")
+    assert (group["decisions"], group["failed"], group["periods"]) == (2, 1, [])
+    assert found["all"]["quality_error"] == group["quality_error"] > 0
+    assert "hybrid" in easeml("calibration").stdout
+
+
+def test_a_policy_that_nobody_knows_is_warned_of(
+    easeml: Easeml, busy: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "warning" not in easeml("devices").stderr
+    monkeypatch.setenv("EASEML_POLICY", "hybird")
+    result = easeml("devices", "--json")
+    assert "no policy is called 'hybird'" in result.stderr
+    assert data_of(result)[0]["device"] == "cpu0"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +102,7 @@ def test_decisions_and_explain_by_number_and_by_trial(easeml: Easeml, busy: Serv
         (["explain", "²"], 2),
         (["decisions", "--task", "lab/nothing"], 1),
         (["decisions", "--task", "nothing"], 2),
+        (["calibration", "--task", "lab/nothing"], 1),
         (["decisions", "--limit", "0"], 2),
     ],
 )

@@ -38,6 +38,7 @@ def told(service: Service, add_task: Any, make_result: Any) -> dict[str, Any]:
             "decisions": reports.decisions(session),
             "of_task": reports.decisions(session, task=task, limit=2),
             "explained": reports.explain(session, 4),
+            "first": reports.explain(session, 1),
             "nothing": reports.explain(session, 99),
         }
     assert json.loads(json.dumps(found, allow_nan=False)) == found
@@ -93,4 +94,23 @@ def test_decisions_are_explained_with_what_they_were_chosen_over(told: dict[str,
     assert (first["outcome"], first["quality"], first["policy"]) == ("succeeded", 0.7, "hybrid")
     explained = told["explained"]
     assert explained["attempts"][0]["mlflow_run_id"] == "run-4"
+    seen = explained["seen"]
+    assert [(one["ended"], one["quality"]) for one in seen["tried"]] == [
+        ("succeeded", 0.7),
+        ("failed", None),
+        ("succeeded", 0.6),
+    ]
+    assert (seen["best"], seen["left"], seen["candidates"], seen["waited"]) == (0.7, 1, 4, 0)
+    assert (seen["open_tasks"], seen["tasks_with_work"], seen["running"]) == (1, 1, [])
+    assert seen["basis"]["learned_from"]
+    assert explained["intervals"] == seen["intervals"]
+    (low, high) = explained["intervals"]["90"]
+    assert low < explained["expected_quality"] < high
     assert told["nothing"] is None
+
+
+def test_a_runner_up_says_what_it_has_reached_since(told: dict[str, Any]) -> None:
+    since = {one["arm"]: one["quality"] for one in told["first"]["runners_up"]}
+    assert sorted(since.values(), key=str) == [0.6, None, None]
+    later = {one["candidate"]: one["quality"] for one in told["decisions"]}
+    assert all(quality == later.get(arm) for arm, quality in since.items())
