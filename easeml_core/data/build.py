@@ -91,7 +91,7 @@ class _Builder:
         # A version of another shape has nothing to hand on.
         fits = parent is not None and Form.of_facts(parent.facts).identity == form.identity
         self.parent = parent if fits else None
-        self.findings = Findings()
+        self.findings = Findings(earlier=self.parent.facts.converted if self.parent else {})
 
     def build(self, upload: Path, folder: Path, scratch: Path) -> VersionFacts:
         form, findings = self.form, self.findings

@@ -18,7 +18,8 @@ class Findings:
     """Collected while reading one upload.
 
     `problems` reject it; a quarantined example is left out and named, and too many of them reject the
-    upload; dropped files are no data (leftovers, unknown types); `converted` says what was changed.
+    upload; dropped files are no data (leftovers, unknown types); `converted` says what was changed, and
+    `earlier` the same of the data version before.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -26,6 +27,7 @@ class Findings:
     dropped: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     converted: dict[str, Any] = field(default_factory=dict)
+    earlier: dict[str, Any] = field(default_factory=dict)
     n_quarantined: int = 0
     _rows: defaultdict[tuple[str, str, str | None], list[int]] = field(
         default_factory=lambda: defaultdict(list)

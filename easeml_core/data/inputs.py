@@ -15,7 +15,7 @@ from easeml_core.data.forms import Form
 from easeml_core.data.limits import Limits
 from easeml_core.data.readers import read_examples
 from easeml_core.data.sources import Sources
-from easeml_core.data.staging import INPUTS, OFFSETS, VALUES, Staged, stage
+from easeml_core.data.staging import CHILDREN, INPUTS, OFFSETS, VALUES, Staged, stage
 from easeml_core.data.tree import collect
 from easeml_core.data.units import Units
 from easeml_core.data.version import VersionFacts
@@ -27,9 +27,9 @@ _LEAD = "data/"
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs in the units of a data version. `folder` holds them as `inputs.npy`, or as `values.npy` and
-    `offsets.npy` for series (see `version`); `problems` name the files left out and why, `cut` the series
-    of which a model reads only the beginning."""
+    """Inputs in the units of a data version. `folder` holds them as `inputs.npy`, or as `values.npy`,
+    `offsets.npy` and, for trees, `children.npy` (see `version`); `problems` name the files left out and
+    why, `cut` the examples of which a model reads only the beginning."""
 
     ids: list[str]
     folder: Path
@@ -48,8 +48,13 @@ class Inputs:
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """(total steps, D) of all series."""
+        """(total, D): all steps, nodes or bytes."""
         return self._load(VALUES)
+
+    @property
+    def children(self) -> npt.NDArray[Any]:
+        """(total nodes, R) int64 of trees."""
+        return self._load(CHILDREN)
 
     @property
     def offsets(self) -> npt.NDArray[Any]:
@@ -94,15 +99,16 @@ def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: P
 
 
 def _cut(staged: Staged, facts: VersionFacts) -> tuple[Problem, ...]:
-    """Series longer than any of the data version: models read as many steps as its longest has."""
+    """Examples longer than any of the data version: models read as many steps as its longest has."""
     longest = facts.max_length
     if longest is None:
         return ()
     known = zip(staged.ids, staged.lengths, strict=True)
     long = [(ident, length) for ident, length in known if length > longest]
-    text = "has {:,} steps, of which the first {:,} were read: no series of the task is longer"
-    fix = "cut it yourself where it matters which part is read, or give the task series as long"
-    found = [Problem(ident, text.format(length, longest), fix=fix) for ident, length in long[:KEPT]]
+    what = {"tree": "nodes", "bytes": "bytes"}.get(facts.kind, "steps")
+    text = f"has {{:,}} {what}, of which the first {longest:,} were read: no example of the task has more"
+    fix = "cut it yourself where it matters which part is read, or give the task examples as long"
+    found = [Problem(ident, text.format(length), fix=fix) for ident, length in long[:KEPT]]
     if len(long) > KEPT:
-        found.append(Problem(".", f"{len(long) - KEPT} more series were longer than {longest:,} steps"))
+        found.append(Problem(".", f"{len(long) - KEPT} more had more than {longest:,} {what}"))
     return tuple(found)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from easeml_core.data import series, tables
 from easeml_core.data.classes import Place, place_by_folder
-from easeml_core.data.findings import Findings, listed
+from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form
+from easeml_core.data.label_tables import place_by_tables
 from easeml_core.data.limits import Limits
 from easeml_core.data.sources import Sources
 from easeml_core.data.tree import Tree
@@ -98,8 +99,9 @@ def _read_images(
 
     places: dict[str, Place] = {}
     if labelled:
-        places = _labels_by_table(sources, findings, labels_from)
-        if not labels_from:
+        places, named = place_by_tables(sources.tables, sources.images, findings)
+        labels_from += named
+        if not named:
             places = place_by_folder(tree, sources.images, findings)
     for file in sources.images:
         if labelled and file.name not in places:
@@ -111,32 +113,3 @@ def _read_images(
             continue
         label, split = places.get(file.name, (None, None))
         yield Example(file.name, f"data/{file.name}", value, label=label, split=split)
-
-
-def _labels_by_table(sources: Sources, findings: Findings, labels_from: list[str]) -> dict[str, Place]:
-    places: dict[str, Place] = {}
-    for table in sources.tables:
-        labels = tables.file_labels(table, findings)
-        if labels is None:
-            continue
-        labels_from.append(table.name)
-        folder = table.name.rpartition("/")[0]
-        by_name = {file.name: file for file in sources.images}
-        short = {file.name.rpartition("/")[2]: file.name for file in sources.images}
-        missing = []
-        for name, label in labels.items():
-            full = f"{folder}/{name}" if folder else name
-            found = full if full in by_name else name if name in by_name else short.get(name)
-            if found is None:
-                missing.append(name)
-            else:
-                places[found] = (label, None)
-        if missing:
-            text = f"names files that are not there: {listed(missing)}"
-            findings.problem(f"data/{table.name}", text, fix="upload them or remove their rows")
-    if labels_from:
-        unlabelled = [file.name for file in sources.images if file.name not in places]
-        if unlabelled:
-            text = f"gives no label to {listed(unlabelled)}"
-            findings.problem(f"data/{labels_from[0]}", text, fix="add their rows or remove the files")
-    return places

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from easeml_core.data.findings import Findings
-from easeml_core.data.tables import read_rows
+from easeml_core.data.rows import read_rows
 from easeml_core.data.text import open_text, plain
 from easeml_core.errors import TenantError
 from easeml_core.naming import REFINE_FILE

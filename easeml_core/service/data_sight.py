@@ -64,7 +64,7 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
 
 def _images(tree: Tree, images: list[SourceFile], tables: list[SourceFile], findings: Findings) -> Sight:
     from easeml_core.data.classes import place_by_folder
-    from easeml_core.data.tables import file_labels
+    from easeml_core.data.label_tables import file_labels
 
     by_table = [found for table in tables if (found := file_labels(table, findings)) is not None]
     if by_table:
@@ -195,7 +195,7 @@ def _series(files: list[SourceFile], findings: Findings) -> Sight:
 
 
 def _tables(files: list[SourceFile], findings: Findings) -> Sight:
-    from easeml_core.data.tables import read_header
+    from easeml_core.data.header import read_header
     from easeml_core.data.text import open_text
 
     labels: list[str] = []

@@ -244,6 +244,34 @@ def test_labels_from_a_table(build: Any, refused: Any, upload: Path, put: Put) -
     assert "row 11: the label is empty" in text
 
 
+def test_tables_that_disagree_are_one_problem(refused: Any, upload: Path, put: Put) -> None:
+    save_images(upload, "images", 10)
+    rows = [f"0-{i}.png,{'even' if i % 2 == 0 else 'odd'}" for i in range(10)]
+    put("data/images/1.csv", "file,label\n" + "\n".join(rows) + "\n")
+    put("data/images/2.csv", "file,label\n0-0.png,odd\n0-1.png,odd\n0-2.png,odd\n")
+    said = refused(image(8, 8, 1, 2))
+    assert "data/images/2.csv: gives another label than images/1.csv to 2 files: images/0-0.png" in said
+    assert "('even' and 'odd')" in said
+    assert "\n" not in said
+
+
+def test_tables_and_folders_may_say_the_split(build: Any, upload: Path, put: Put) -> None:
+    save_images(upload, "pictures", 12)
+    for part, numbers in (("train", range(8)), ("test", range(8, 12))):
+        rows = "".join(f"pictures/0-{i}.png,{'ab'[i % 2]}\n" for i in numbers)
+        put(f"data/{part}.csv", f"file,label\n{rows}")
+    version = build(image(8, 8, 1, 2))
+    assert sorted(version.ids[i] for i in version.val) == [f"pictures/0-{i}.png" for i in (10, 11, 8, 9)]
+
+
+def test_a_short_name_that_several_files_have_is_refused(refused: Any, upload: Path, put: Put) -> None:
+    save_images(upload, "day1", 4)
+    save_images(upload, "day2", 4)
+    put("data/labels.csv", "file,label\n" + "".join(f"0-{i}.png,{'ab'[i % 2]}\n" for i in range(4)))
+    said = refused(image(8, 8, 1, 2))
+    assert "data/labels.csv: names files of which there are several: 0-0.png, 0-1.png" in said
+
+
 def test_unicode_forms_are_one_class(build: Any, upload: Path) -> None:
     save_images(upload, "caf\u00e9", 4)
     save_images(upload, "cafe\u0301", 4, seed=1)

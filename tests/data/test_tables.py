@@ -61,7 +61,77 @@ def test_columns_are_matched_by_name(build: Any, put: Put, refused: Any) -> None
     version = build(vector(2, 2))
     assert version.inputs[5].tolist() == [10, 20]
     put("data/2.csv", table("b,c,label", [("20", "10", "yes")]))
-    assert "its columns differ from those of the other data: a, c" in refused(vector(2, 2))
+    said = refused(vector(2, 2))
+    assert "its columns differ from those of the other data: it lacks a and it has c besides" in said
+
+
+def test_the_label_may_be_any_column_that_is_left(build: Any, put: Put, refused: Any) -> None:
+    put("data/1.csv", table("a,b,kind", GOOD))
+    put("data/2.csv", table("kind,b,a", [("yes", "20", "10"), ("no", "40", "30")]))
+    version = build(vector(2, 2))
+    assert version.inputs[5].tolist() == [10, 20]
+    assert version.facts.classes == ("no", "yes")
+    put("data/2.csv", table("kind,b,a,c", [("yes", "20", "10", "1"), ("no", "40", "30", "1")]))
+    assert "data/2.csv: its columns differ from those of the other data" in refused(vector(2, 2))
+
+
+def test_a_feed_in_another_order_moves_and_swaps_nothing(build: Any, put: Put, refused: Any) -> None:
+    random = np.random.default_rng(0)
+    rows = [(f"{a:.3f}", f"{b:.3f}", "yn"[i % 2]) for i, (a, b) in enumerate(random.random((40, 2)))]
+    put("data/rows.csv", table("a,b,label", rows))
+    first = build(vector(2, 2))
+    put("data/more.csv", table("b,label,a", [(b, label, a + "1") for a, b, label in rows[:10]]))
+    second = build(vector(2, 2), parent=first)
+    before, after = (
+        {
+            ident: (split, version.inputs[i].tolist())
+            for i, (ident, split) in enumerate(
+                zip(version.manifest["id"], version.manifest["split"], strict=True)
+            )
+        }
+        for version in (first, second)
+    )
+    assert {ident: after[ident] for ident in before} == before
+    assert second.inputs[second.ids.index("more.csv#1")].tolist() == pytest.approx(
+        [float(x) for x in rows[0][:2]], abs=1e-3
+    )
+    put("data/more.csv", table("b,label,c", rows[:2]))
+    assert "rows.csv: its columns differ" in refused(vector(2, 2), parent=first)
+
+
+def test_several_values_to_predict_keep_their_names(build: Any, put: Put) -> None:
+    random = np.random.default_rng(0).random((20, 4))
+    put("data/1.csv", table("a,b,fx,fy", [tuple(f"{x:.3f}" for x in row) for row in random]))
+    put("data/2.csv", table("a,b,fy,fx", [("1", "2", "20", "10")]))
+    version = build(vector(2, 2) + "objective: mse\n")
+    assert version.targets[20].tolist() == [10, 20]
+
+
+def test_rows_without_a_header_are_taken_by_position_and_it_is_said(build: Any, put: Put) -> None:
+    put("data/1.csv", table("a,b,label", GOOD))
+    put("data/2.csv", table(None, [("10", "20", "yes")]))
+    version = build(vector(2, 2))
+    assert version.inputs[5].tolist() == [10, 20]
+    assert "data/2.csv names no columns: they were taken to be a, b" in version.facts.warnings
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "data"),
+    [
+        ("1,2,3", [("4", "5", "6"), ("7", "8", "3"), ("7", "9", "6")], True),
+        ("1,2,0", [("1.5", "5", "1"), ("7", "8", "0"), ("7", "9", "1")], True),
+        ("0,1,2", [("1.5", "5", "1"), ("7", "8", "0"), ("7", "9", "1"), ("7", "3", "0")], False),
+        ("0,1,2", [("1", "5", "1"), ("7", "8", "2"), ("7", "9", "1")], None),
+    ],
+)
+def test_a_first_row_that_counts(
+    build: Any, refused: Any, put: Put, first: str, rows: list[tuple[str, ...]], data: bool | None
+) -> None:
+    put("data/t.csv", table(first, rows))
+    if data is None:
+        assert "one cannot tell whether its first row (0, 1, 2) names" in refused(vector(2, 2))
+    else:
+        assert build(vector(2, 2)).facts.n == len(rows) + data
 
 
 def test_numbered_headers_of_pandas(build: Any, put: Put) -> None:
