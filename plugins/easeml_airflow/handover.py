@@ -1,9 +1,9 @@
 """Hands a device from one trial to the next without waiting for Airflow to schedule the steps in between.
 
 Settling, deciding and starting a trainer take a tenth of a second; scheduling a settle and a decide step for
-them takes a whole one, in which the device would idle. So the train step does all three when its trainer has
-ended well, and those two steps come after it, find it done, and do the rest (promotion, status). Whatever
-goes wrong here is left to them: each of the three may be repeated.
+them takes a whole one, in which the device would idle. So the train step does all that when its trainer has
+ended well, and those two steps come after it and find it done. Whatever goes wrong here is left to them:
+all of it may be repeated.
 """
 
 from __future__ import annotations
@@ -15,18 +15,23 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from easeml_airflow.hooks import TrainerHook
-    from easeml_core.service.decide import Assignment
+    from easeml_core.service import Service
+    from easeml_core.service.settle import Settlement
 
 # From a trainer's start to the train step that attaches to it, on a busy machine. With the trainer's own
 # leash it stays well below a lease: when that expires, nothing of the attempt runs any more.
 AHEAD_SECONDS = 20.0
 
 
-def hand_over(hook: TrainerHook, context: Context) -> Assignment | None:
-    """Settle the attempt that `hook` watched and start what its device trains next; None: nothing now.
+PROMOTE_SECONDS = 120.0
 
-    Nothing is started after an attempt that was interrupted or that the installation failed, nor while the
-    device's DAG is paused: it drains. Raises what settling, deciding and starting raise.
+
+def hand_over(hook: TrainerHook, context: Context) -> str | None:
+    """Settle the attempt that `hook` watched, start what its device trains next, and follow up.
+
+    Returns the settled trial's state; None, and nothing is done, after an attempt that was interrupted or
+    that the installation failed. While the device's DAG is paused nothing is started: it drains. Raises what
+    settling, deciding and starting raise.
     """
     from easeml_core.service import decide, settle, trainer
     from easeml_core.workorder import Outcome
@@ -35,11 +40,27 @@ def hand_over(hook: TrainerHook, context: Context) -> Assignment | None:
     result = trainer.collect(hook.folder)
     if result.fault or result.outcome is Outcome.INTERRUPTED:
         return None
-    settle.settle(service, ended.trial_id, ended.attempt, result)
+    settlement = settle.settle(service, ended.trial_id, ended.attempt, result)
     instance = context["ti"]
-    if instance.get_dag(instance.dag_id).is_paused:
-        return None
-    following = decide.decide(service, hook.order.device, wait_seconds=0.0)
-    if following is not None:
-        trainer.start(Path(following.order_path), service.settings, ahead=AHEAD_SECONDS)
-    return following
+    if not instance.get_dag(instance.dag_id).is_paused:
+        following = decide.decide(service, hook.order.device, wait_seconds=0.0)
+        if following is not None:
+            trainer.start(Path(following.order_path), service.settings, ahead=AHEAD_SECONDS)
+            hook.log.info("trial %d has the device now", following.trial_id)
+    follow_up(service, settlement)
+    return settlement.state
+
+
+def follow_up(service: Service, settlement: Settlement) -> None:
+    """Have the champion and the tenant's status follow a settled trial.
+
+    A promotion takes longer than anything else between two trials, so nobody waits for it: it runs beside
+    the next trial and writes the status when it is through. What a crash cuts short there, maintenance
+    repeats. Where no promotion is due, the status is written here.
+    """
+    from easeml_core.service import status, trainer
+
+    if settlement.promote:
+        trainer.start_job("promote", {"task_id": settlement.task_id}, service.settings, PROMOTE_SECONDS)
+    else:
+        status.write_status(service, settlement.task_id)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, ResumableJobMixin
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
-from easeml_airflow.handover import AHEAD_SECONDS, hand_over
+from easeml_airflow.handover import AHEAD_SECONDS, follow_up, hand_over
 from easeml_airflow.hooks import KILL_GRACE_SECONDS, TrainerHook
 from easeml_airflow.leases import Stop
 from easeml_airflow.links import ChampionLink, MlflowRunLink
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from easeml_core.service import Service
     from easeml_core.service.decide import Assignment
     from easeml_core.workorder import TrialResult
-
-PROMOTE_SECONDS = 120.0
 
 
 def _assignment(fields: dict[str, Any]) -> Assignment:
@@ -85,8 +83,9 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
     A trainer that ended by itself hands the device over to the next trial at once (`hand_over`), unless the
     device's DAG has been paused.
 
-    `assignment` is what `DecideOperator` returned. Returns `{"trial_id", "attempt", "stopped"}`; `stopped` is
-    a `Stop`, or None where the trainer ended by itself. Raises when Airflow takes the task away.
+    `assignment` is what `DecideOperator` returned. Returns `{"trial_id", "attempt", "stopped", "settled"}`;
+    `stopped` is a `Stop`, or None where the trainer ended by itself; `settled` is the trial's state where the
+    device was handed over. Raises when Airflow takes the task away.
     """
 
     ui_color = "#e6f4ea"
@@ -130,9 +129,7 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
             self.log.warning("not ours any more: %s", error)
             self.hook.stop(Stop.FENCED)
             return self._outcome()
-        if self.hook.stopped is None:
-            self._hand_over(context)
-        return outcome
+        return outcome | {"settled": None if self.hook.stopped else self._hand_over(context)}
 
     def submit_job(self, context: Context) -> dict[str, Any]:
         """Start the trainer; its pid, start time and folder are what a later try attaches to."""
@@ -164,32 +161,28 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
         """End the trainer and everything it started, before Airflow ends this process."""
         self.hook.stop(Stop.KILLED, grace=KILL_GRACE_SECONDS)
 
-    def _hand_over(self, context: Context) -> None:
+    def _hand_over(self, context: Context) -> str | None:
         try:
-            following = hand_over(self.hook, context)
+            return hand_over(self.hook, context)
         except Exception:  # of ledger, standby or Airflow: the next steps try again and report it
             self.log.warning("the device was not handed over; the next steps do it", exc_info=True)
-        else:
-            self.log.info("next on this device: %s", f"trial {following.trial_id}" if following else "open")
+            return None
 
     def _outcome(self) -> dict[str, Any]:
         stopped = self.hook.stopped
         if stopped is Stop.KILLED:
             raise AirflowException("Airflow took this task away; its trainer was ended")
         a = self.hook.assignment
-        return {"trial_id": a.trial_id, "attempt": a.attempt, "stopped": stopped}
+        return {"trial_id": a.trial_id, "attempt": a.attempt, "stopped": stopped, "settled": None}
 
 
 class SettleOperator(BaseOperator):
     """Writes an attempt's end into the ledger, and has the champion and the tenant's status follow.
 
-    A promotion takes longer than anything else between two trials, so nobody waits for it: it runs beside
-    the next trial and writes the status when it is through. What a crash cuts short there, maintenance
-    repeats. Where no promotion is due, the status is written here.
-
-    Runs whatever happened before it, and again after a crash, with the same effect: the ledger refuses a
-    second settlement of an attempt, promotion and status are idempotent. An attempt that was given up before
-    counts for nothing, and is no fault either.
+    Where the train step has done so, there is nothing left to do. Else this runs whatever happened before
+    it, and again after a crash, with the same effect: the ledger refuses a second settlement of an attempt,
+    promotion and status are idempotent. An attempt that was given up before counts for nothing, and is no
+    fault either.
 
     `assignment` is what `DecideOperator` returned (None where it failed), `trained` what
     `TrainModelOperator` returned (None where it failed). Returns the trial's state. Raises, after all is
@@ -207,10 +200,13 @@ class SettleOperator(BaseOperator):
     def execute(self, context: Context) -> str | None:
         """Settle; see the class."""
         from easeml_core.errors import FencedError
-        from easeml_core.service import Service, settle, status, trainer
+        from easeml_core.service import Service, settle
 
         if not self.assignment:
             raise AirflowException("no assignment: see the decide step's log")
+        if self.trained and (settled := self.trained.get("settled")):
+            self.log.info("%s; the train step has settled it", settled)
+            return str(settled)
         service = Service.from_environment()
         a = _assignment(self.assignment)
         result = self._result(service, a)
@@ -220,13 +216,7 @@ class SettleOperator(BaseOperator):
             # The trial went on without this attempt; whoever has it now settles it.
             self.log.warning("%s", error)
             return None
-        if settlement.promote:
-            folder = trainer.start_job(
-                "promote", {"task_id": settlement.task_id}, service.settings, PROMOTE_SECONDS
-            )
-            self.log.info("promoting the best model of %s (log in %s)", settlement.task, folder)
-        else:
-            status.write_status(service, settlement.task_id)
+        follow_up(service, settlement)
         if not self.trained:
             raise AirflowException("the train step failed for a reason of the machinery: see its log")
         if result is not None and result.fault:

@@ -102,7 +102,7 @@ def test_a_trial_is_trained_and_settled(
     service: Service, standby: ScriptedStandby, assignment, context
 ) -> None:
     trained = _train(assignment).execute(context)
-    assert trained == {"trial_id": assignment["trial_id"], "attempt": 1, "stopped": None}
+    assert trained == {"trial_id": assignment["trial_id"], "attempt": 1, "stopped": None, "settled": None}
     json.dumps(trained, allow_nan=False)  # what goes through XCom
 
     assert _settle(assignment, trained) == "succeeded"
@@ -252,7 +252,8 @@ def test_a_trial_that_ended_hands_its_device_over_at_once(
         assert (ended.state, next_.state) == ("succeeded", "leased")
         charged = ended.cost_seconds
 
-    # The steps after it find it done, and do what is left.
+    assert len(standby.promotions) == 1
+    # The steps after it find it done.
     assert _settle(assignment, trained) == "succeeded"
     assert len(standby.promotions) == 1
     assert _train(after).execute(context)["trial_id"] == after["trial_id"]
@@ -265,7 +266,8 @@ def test_a_paused_device_drains(
     service: Service, standby: ScriptedStandby, assignment, following, context
 ) -> None:
     trained = _train(assignment).execute(context | {"ti": Instance(is_paused=True)})
-    assert following == []
+    assert (following, len(standby.started)) == ([], 1)
+    assert len(standby.promotions) == 1
     assert _settle(assignment, trained) == "succeeded"
 
 
