@@ -21,7 +21,8 @@ def is_leftover(name: str) -> bool:
     """
     low = name.lower()
     return (
-        name.startswith((".", "~$"))
+        # The engine of ease.ml hides the links of its data set directories.
+        (name.startswith((".", "~$")) and name != ".links.csv")
         or low in _LEFTOVER_NAMES
         or low.endswith(_LEFTOVER_ENDS)
         or (len(name) > 1 and name.startswith("#") and name.endswith("#"))

@@ -59,6 +59,21 @@ def _read(
         yield from _read_arrays(sources, form, units, limits, scratch, findings, labelled=labelled)
     for file in sources.series:
         yield from series.read_ts(file, form, findings, labelled=labelled)
+    if sources.lines or sources.samples or sources.objects:
+        yield from _read_records(tree, sources, form, findings, labelled=labelled)
+
+
+def _read_records(
+    tree: Tree, sources: Sources, form: Form, findings: Findings, *, labelled: bool
+) -> Iterator[Example]:
+    from easeml_core.data.jsonlines import read_jsonl
+    from easeml_core.data.objects import read_objects
+    from easeml_core.data.samples import read_samples
+
+    for file in sources.lines:
+        yield from read_jsonl(file, form, findings, labelled=labelled)
+    yield from read_samples(sources.samples, form, findings, labelled=labelled)
+    yield from read_objects(tree, sources.objects, form, findings, labelled=labelled)
 
 
 def _read_arrays(
