@@ -15,8 +15,14 @@ class               raised when                                reaction
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+
+# Problems of one kind that are told one by one.
+NAMED = 20
+_PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
 class EasemlError(Exception):
@@ -55,15 +61,38 @@ class Problem:
 class TenantError(EasemlError):
     """The tenant's input is bad; carries *all* problems found, never only the first.
 
-    Raised by spec, data and bucket code; caught by intake and inference, which write the problems to
-    the tenant's folder. Other tenants are not touched.
+    Of a kind that comes very often the first are named and the others counted. Raised by spec, data and
+    bucket code; caught by intake and inference, which write the problems to the tenant's folder. Other
+    tenants are not touched.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.problems: tuple[Problem, ...] = capped(problems)
         if not self.problems:
             raise ValueError("a TenantError needs at least one problem")
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def capped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """`problems` in their order; of those that differ in names and numbers only, `NAMED` and a count.
+
+    >>> [problem.message for problem in capped(Problem("t.csv", f"row {i} is empty") for i in range(22))][19:]
+    ['row 19 is empty', 'and 2 more like this one']
+    """
+    kept: dict[tuple[str, ...], list[Problem]] = {}
+    more: Counter[tuple[str, ...]] = Counter()
+    for problem in problems:
+        said = (problem.message, problem.field or "", problem.fix or "")
+        kind = tuple(_PARTICULAR.sub("…", text) for text in said)
+        named = kept.setdefault(kind, [])
+        if len(named) < NAMED:
+            named.append(problem)
+        else:
+            more[kind] += 1
+    for kind, count in more.items():
+        last = kept[kind][-1]
+        kept[kind].append(Problem(last.file, f"and {count:,} more like this one", field=last.field))
+    return tuple(problem for named in kept.values() for problem in named)
 
 
 class OperatorError(EasemlError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 import shutil
@@ -18,6 +19,7 @@ from easeml_core.data import reference
 from easeml_core.data import split as splitting
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Form
+from easeml_core.data.intact import is_copy
 from easeml_core.data.labels import check_split, make_classes, refine
 from easeml_core.data.limits import Limits
 from easeml_core.data.npy import NpyWriter
@@ -32,6 +34,8 @@ from easeml_core.workorder import write_atomically
 
 if TYPE_CHECKING:
     from easeml_core.spec import Spec
+
+log = logging.getLogger(__name__)
 
 STAGING = ".staging"
 
@@ -62,13 +66,14 @@ def build_version(
         facts = builder.build(upload, folder, scratch)
         open_version(folder)  # what cannot be read back must never get its final name
         target = naming.version_dir(versions_dir, name, facts.digest)
-        if (target / FACTS).exists():
-            return open_version(target).facts
         target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not is_copy(folder, target):
+            log.warning("the data version in %s was broken and is replaced", target)
+            os.rename(target, scratch / "broken")
         try:
             os.rename(folder, target)
         except OSError:
-            # Someone else built the same version meanwhile: theirs is as good.
+            # It was there, or someone else built it meanwhile: it is as good.
             return open_version(target).facts
         return facts
     finally:
@@ -98,11 +103,12 @@ class _Builder:
         unpacked = scratch / "unpacked"
         unpacked.mkdir()
         tree = collect(upload / naming.DATA_DIR, unpacked, self.limits, findings)
-        findings.check()
         sources = Sources.of(tree, form, findings)
+        before = len(findings.problems)
         units = sources.units(form, findings)
-        # Where the sources do not go together, what their examples say of each other would only mislead.
-        findings.check()
+        if len(findings.problems) > before:
+            # Where the sources do not go together, what their examples say of each other would only mislead.
+            findings.check()
         examples = read_examples(tree, sources, form, units, self.limits, scratch, findings, labelled=True)
         staged = stage(examples, form, units.dtype, folder, findings, answers=form.has_answers)
         findings.check_share(len(staged), self.limits.max_broken_share)

@@ -14,7 +14,10 @@ from easeml_core.naming import REFINE_FILE
 
 
 def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findings: Findings) -> list[bool]:
-    """Apply `refine.csv` to `staged` and return which examples are kept."""
+    """Apply `refine.csv` to `staged` and return which examples are kept.
+
+    An id that is not there is a problem, unless others are: then its example may be in what went wrong.
+    """
     kept = [True] * len(staged)
     position = {ident: i for i, ident in enumerate(staged.ids)}
     unknown = []
@@ -38,7 +41,7 @@ def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findi
             findings.row(REFINE_FILE, wish.row, text)
         else:
             staged.targets[i] = (value,)
-    if unknown:
+    if unknown and not findings.problems:
         text = f"names examples that are not in the data: {listed(unknown)}"
         findings.problem(REFINE_FILE, text, fix="take ids from the example names, or remove these rows")
     return kept
@@ -49,8 +52,10 @@ def make_classes(
 ) -> tuple[str, ...]:
     """The one class map: the parent's order first, new classes after it, numbers in order of size.
 
-    More classes than outputs are a problem, fewer a warning; so is a class with one content only.
+    More classes than outputs are a problem, fewer a warning; so is a class with one content only, unless
+    there are other problems: then examples may be missing for those.
     """
+    complete = not findings.problems
     labels = [plain(label) if label else None for label in staged.labels]
     staged.labels = list(labels)
     contents: defaultdict[str, set[str]] = defaultdict(set)
@@ -66,10 +71,10 @@ def make_classes(
     elif len(classes) < form.outputs:
         text = f"the data has {len(classes)} of the {form.outputs} classes that the program allows"
         findings.warnings.append(text)
-    if len(classes) == 1:
+    if len(classes) == 1 and complete:
         text = f"all examples have the one class {classes[0]!r}"
         findings.problem("data", text, fix="add examples of another class")
-    for name in classes:
+    for name in classes if complete else ():
         if len(contents[name]) < 2:
             count = sum(label == name and use for label, use in zip(labels, kept, strict=True))
             has = {0: "no example", 1: "only one example"}.get(count, f"{count} times the same example")

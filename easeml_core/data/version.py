@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from easeml_core.data.forms import Kind, TaskKind
 from easeml_core.errors import OperatorError
@@ -165,9 +165,12 @@ class Version:
 
 
 def open_version(folder: Path | str) -> Version:
-    """Open a staged data version. Raises `OperatorError` where there is no complete one."""
+    """Open a staged data version. Raises `OperatorError` where there is no complete one or its facts are
+    broken; `intact` looks at the arrays."""
     path = Path(folder) / FACTS
     try:
         return Version(Path(folder), VersionFacts.model_validate_json(path.read_bytes()))
     except FileNotFoundError as error:
         raise OperatorError(f"there is no data version in {folder}") from error
+    except ValidationError as error:
+        raise OperatorError(f"the data version in {folder} is broken: {path.name} cannot be read") from error

@@ -95,6 +95,7 @@ def _refused_changes(service: Service, name: TaskName, spec: Spec) -> list[Probl
 
 def _version(service: Service, listing: Listing, name: TaskName, spec: Spec) -> VersionFacts:
     from easeml_core.data import Limits, build_version, open_version
+    from easeml_core.data.intact import is_intact
 
     versions = service.settings.versions_dir
     home = naming.version_dir(versions, name, "x" * 64).parent
@@ -102,9 +103,11 @@ def _version(service: Service, listing: Listing, name: TaskName, spec: Spec) -> 
     known = _remembered(home).get(source)
     if known is not None:
         try:
-            return open_version(naming.version_dir(versions, name, known)).facts
+            version = open_version(naming.version_dir(versions, name, known))
+            if is_intact(version):
+                return version.facts
         except OperatorError:
-            pass  # removed by the operator: it is built again
+            pass  # removed by the operator, or broken: it is built again
     limits = Limits.of(service.settings)
     folder = versions / ".staging" / f"{_pid()}-{source[:12]}-upload"
     shutil.rmtree(folder, ignore_errors=True)

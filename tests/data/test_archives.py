@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.uploads import image, save_images
+from tests.data.uploads import image, save_images, vector
 
 Put = Callable[[str, "bytes | str"], Path]
 SPEC = image(8, 8, 1, 2)
@@ -203,3 +203,28 @@ def test_encrypted_and_nested_archives(
 def test_the_same_entry_twice(refused: Any, put: Put) -> None:
     put("data/x.zip", zipped({"a.png": b"1", "b.png": b"2"}).replace(b"b.png", b"a.png"))
     assert "is in there twice" in refused(SPEC)
+
+
+def test_all_that_is_wrong_comes_at_once(refused: Any, put: Put) -> None:
+    put("data/a.zip", b"PK\3\4 no archive")
+    put("data/b.csv", 'a,b,label\n1,2,x\n3,4,"y\n')
+    put("data/c.csv", "a,b,label\n1,2,x\n1,2,\n")
+    put("refine.csv", "id,keep\nb.csv#2,0\n")
+    said = refused(vector(2, 2)).splitlines()
+    assert [line.partition(": ")[0] for line in said] == ["a.zip", "data/b.csv:3", "data/c.csv"]
+    assert "cannot be unpacked" in said[0]
+    assert "a quote opens a cell" in said[1]
+    assert "row 2: the label is empty" in said[2]
+
+
+def test_an_archive_that_is_broken_is_all_that_is_said(refused: Any, put: Put) -> None:
+    put("data/a.zip", b"PK\3\4 no archive")
+    assert "\n" not in refused(vector(2, 2))
+
+
+def test_a_flood_of_problems_is_counted(refused: Any, put: Put) -> None:
+    put("data/t.csv", "id,a,b,label\n" + "".join(f"p{i % 2},{i},2,{'xy'[i % 2]}\n" for i in range(500)))
+    said = refused(vector(2, 2)).splitlines()
+    assert len(said) == 21
+    assert said[0] == "data/t.csv:3: the id 'p0' is given twice → make the ids differ"
+    assert "and 478 more like this one" in said[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from easeml_core.data import open_version
 from easeml_core.data.build import clear_staging
+from easeml_core.data.intact import is_intact
 from easeml_core.errors import OperatorError
 from tests.data.test_archives import zipped
 from tests.data.uploads import image, save_images, vector
@@ -136,6 +138,40 @@ def test_two_builders_of_one_version_agree(build: Any, three_classes: Path, monk
     real(first.folder, aside)
     monkeypatch.setattr(os, "rename", race)
     assert build(SPEC).facts == first.facts
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda folder: (folder / "version.json").write_text("{"),
+        lambda folder: (folder / "version.json").unlink(),
+        lambda folder: (folder / "inputs.npy").unlink(),
+        lambda folder: os.truncate(folder / "inputs.npy", 200),
+        lambda folder: os.truncate(folder / "manifest.parquet", 20),
+        lambda folder: (folder / "train.npy").write_bytes((folder / "val.npy").read_bytes()),
+        lambda folder: [path.unlink() for path in folder.iterdir()],
+    ],
+)
+def test_a_version_that_was_damaged_is_replaced(build: Any, three_classes: Path, harm: Any) -> None:
+    version = build(SPEC)
+    assert is_intact(version)
+    wanted = version.inputs[:].copy()
+    harm(version.folder)
+    with contextlib.suppress(OperatorError):
+        assert not is_intact(open_version(version.folder))
+    again = build(SPEC)
+    assert is_intact(again)
+    assert again.facts.digest == version.facts.digest
+    assert np.array_equal(again.inputs, wanted)
+
+
+def test_a_changed_pixel_on_disk_is_put_right(build: Any, three_classes: Path) -> None:
+    version = build(SPEC)
+    wanted = version.inputs[:].copy()
+    with (version.folder / "inputs.npy").open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        stream.write(b"\x7f")
+    assert np.array_equal(build(SPEC).inputs, wanted)
 
 
 def test_staging_of_a_killed_build_is_cleared(tmp_path: Path) -> None:
@@ -319,7 +355,7 @@ def test_facts_that_cannot_be_read_back_never_get_a_name(
     put("data/t.csv", "a,b,label\n1,2,1\n3,4,2\n5,6,3\n7,8,4\n")
     with monkeypatch.context() as patch:
         patch.setattr("easeml_core.data.build._reference", lambda *_: {"mse": float("nan")})
-        with pytest.raises(ValueError, match=r"reference\.mse"):
+        with pytest.raises(OperatorError, match=r"version\.json cannot be read"):
             build(vector(2, 1))
     assert build(vector(2, 1)).facts.n == 4  # the next try finds nothing broken in its way
 
