@@ -1,0 +1,21 @@
+"""The general schema: what programs compile to, what a `schema.json` says, what a data set directory has."""
+
+from easeml_core.schema.load import load_schema
+from easeml_core.schema.match import Mapped, Unmatched, annotated, match_schemas
+from easeml_core.schema.model import Category, Class, Link, Node, Schema, Tensor
+from easeml_core.schema.search import TooHard
+
+__all__ = [
+    "Category",
+    "Class",
+    "Link",
+    "Mapped",
+    "Node",
+    "Schema",
+    "Tensor",
+    "TooHard",
+    "Unmatched",
+    "annotated",
+    "load_schema",
+    "match_schemas",
+]
