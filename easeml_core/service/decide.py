@@ -18,13 +18,13 @@ from sqlalchemy.orm import Session
 
 from easeml_core.allocator import choose_with_ladder
 from easeml_core.allocator.seen import seen
-from easeml_core.allocator.types import Decision, Nothing
+from easeml_core.allocator.types import Decision, Nothing, Scored
 from easeml_core.errors import OperatorError, TemporaryError
 from easeml_core.hardware import check_devices
 from easeml_core.ledger import decisions, devices, lifecycle, trials
 from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial, TrialState
 from easeml_core.ledger.session import lock
-from easeml_core.service import orders, settle
+from easeml_core.service import forecast, orders, settle
 from easeml_core.service.context import Service
 from easeml_core.service.request import Situation, build_request
 from easeml_core.settings import Settings
@@ -34,6 +34,8 @@ from easeml_core.workorder import WorkOrder
 LOOK_SECONDS = 5.0
 # Checkpoints of a larger candidate with its optimiser's state, and the log.
 FREE_DISK_BYTES = 512 * 1024**2
+# Loading data and writing a model take their time, however small the candidate.
+LEAST_RESERVED_SECONDS = 15.0
 ALLOCATION_LOCK = "easeml.allocate"
 
 
@@ -156,8 +158,6 @@ def _start(
 ) -> Attempt:
     """Write trial, decision and lease. What the trial may compute is reserved from the task's budget."""
     choice = decision.choice
-    view = next(view for view in situation.request.tasks if view.task == choice.task)
-    limits = (settings.trial_limit_seconds, view.remaining_seconds, view.deadline_in)
     trial = Trial(
         task_id=task.id,
         candidate_id=situation.candidates[choice.task, choice.arm],
@@ -166,12 +166,27 @@ def _start(
         attempt=0,
         cost_seconds=0.0,
         predicted_seconds=choice.predicted_cost,
-        reserved_seconds=min(limit for limit in limits if limit is not None),
+        reserved_seconds=_reserved(settings, device, situation, choice),
     )
     session.add(trial)
     session.flush()
     decisions.record(session, trial, device, decision, seen(situation.request, decision))
     return trials.lease(session, trial, device, settings.lease_seconds)
+
+
+def _reserved(settings: Settings, device: str, situation: Situation, choice: Scored) -> float:
+    """Seconds that a trial may compute, never more than its task has left.
+
+    Of a budget of device time all that is left is more than most trials need, and would keep the other
+    devices from the task: so not more than 99 of 100 such trials take.
+    """
+    view = next(view for view in situation.request.tasks if view.task == choice.task)
+    limits = [settings.trial_limit_seconds, view.remaining_seconds, view.deadline_in]
+    if view.remaining_seconds is not None and len(settings.devices) > 1:
+        kind = forecast.device_kind(device, choice.arm)
+        enough = choice.predicted_cost * situation.costs.margin(choice.arm, kind)
+        limits.append(max(enough, LEAST_RESERVED_SECONDS))
+    return min(limit for limit in limits if limit is not None)
 
 
 def _check_disk(settings: Settings) -> None:

@@ -21,12 +21,14 @@ from easeml_core.service import forecast
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The request, and the rows behind its names. `over` are tasks that no trial can be started for."""
+    """The request, and what is behind its names and costs. `over` are tasks that no trial can be started
+    for."""
 
     request: AllocationRequest
     tasks: Mapping[str, Task]
     versions: Mapping[str, int]  # task → id of its current data version
     candidates: Mapping[tuple[str, str], int]  # (task, arm) → candidate id
+    costs: CostModel
     over: tuple[int, ...]
 
 
@@ -93,7 +95,7 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
         memory=decisions.last_memory(session),
     )
     current = {name: versions[task.id].id for name, task in tasks.items()}
-    return Situation(request, tasks, current, ids, tuple(over))
+    return Situation(request, tasks, current, ids, costs, tuple(over))
 
 
 def _arms(names: list[str], costs: CostModel, device: str, version: DataVersion) -> tuple[Arm, ...]:

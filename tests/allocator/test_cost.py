@@ -115,3 +115,27 @@ def test_equal_times_of_unequal_works_are_overhead_and_say_nothing_about_another
     untold = CostModel().predict("net", "cpu/torch", 2e11)
     assert model.predict("net", "cpu/torch", 2e11) == untold
     assert untold < 100.0
+
+
+def test_a_margin_holds_almost_all_trials_and_shrinks_as_they_come():
+    draw = random.Random(3)
+    level = {f"m{k}": draw.gauss(0, 1) for k in range(8)}
+
+    def sample(arm):
+        work = 10 ** draw.uniform(10, 12)
+        return CostObservation(arm, "cpu", work, 1.0 + work / 5e9 * math.exp(level[arm] + draw.gauss(0, 0.4)))
+
+    seen = [sample(arm) for arm in list(level)[:6] for _ in range(6)]
+    few, many = CostModel.fit(seen[:3]), CostModel.fit(seen)
+    known, new, elsewhere = many.margin("m0", "cpu"), many.margin("m7", "cpu"), many.margin("m0", "gpu")
+    assert 2.5 < known < 4 < new < 40 < 150 < elsewhere == CostModel().margin("m0", "cpu")
+    assert few.margin("m5", "cpu") > many.margin("m5", "cpu")
+    later = [sample(arm) for arm in list(level)[:6] for _ in range(100)]
+    inside = [t.seconds <= many.margin(t.arm, "cpu") * many.predict(t.arm, "cpu", t.work) for t in later]
+    assert sum(inside) / len(inside) > 0.96
+
+
+def test_an_arm_known_from_another_device_has_less_margin_than_one_never_seen():
+    trials = [CostObservation("a", "gpu", 1e13, 9.0)] * 5 + [CostObservation("b", "cpu", 1e11, 30.0)] * 5
+    model = CostModel.fit(trials)
+    assert model.margin("b", "cpu") < model.margin("a", "cpu") < model.margin("c", "cpu")
