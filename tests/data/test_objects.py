@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import statistics
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from statistics import __file__ as STATISTICS
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,11 @@ def test_a_chain_is_its_records_in_order(build: Any, put: Put) -> None:
 
 
 def test_several_links_are_told_apart(build: Any, put: Put) -> None:
-    rows: list[dict[str, Any]] = []
-    for i in range(6):
-        for link in "xyz":
-            rows.append({"label": link, "input": {"value": i, link: {"value": 9}}})
+    rows = [
+        {"label": link, "input": {"value": i, link: {"value": 9}}}
+        for i in range(6)
+        for link in ("x", "y", "z")
+    ]
     put("data/d.jsonl", jsonl(rows))
     version = build(spec_of(TERNARY, "[Tensor[3]], []"))
     assert content(version, 1) == struct.pack("<f3Bf3B", 0, 0, 1, 0, 9, 0, 0, 0)
@@ -98,7 +99,7 @@ def test_another_output_is_a_second_object(build: Any, put: Put) -> None:
 
 def files() -> dict[str, bytes]:
     """Real files of two types: source text, and the same packed."""
-    source = Path(STATISTICS).read_bytes()
+    source = Path(statistics.__file__).read_bytes()
     found = {}
     for i in range(8):
         part = source[i * 300 : i * 300 + 200 + i]
