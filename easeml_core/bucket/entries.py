@@ -41,8 +41,9 @@ class Listing:
     """The files of one prefix that count as its upload, and what is wrong or unfinished about them.
 
     `folders` are empty folders (a class folder without files must be reported, not overlooked);
-    `unfinished` are names that upload tools give to files still being written; `foreign` are files that
-    mean nothing to the service and are ignored; `problems` name links and unsafe names.
+    `unfinished` are names that upload tools give to files still being written; `ignored` are files that
+    mean nothing to the service and leftovers that nobody meant to upload; `unanswered` those of them that
+    would be requests, had they another name; `problems` name links and unsafe names.
     """
 
     prefix: str
@@ -50,14 +51,15 @@ class Listing:
     entries: tuple[Entry, ...]
     folders: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     marked: bool = field(default=False, compare=False)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over (key, size, tag) of every file and the names of empty folders, in key order."""
-        return fingerprint(self.entries, (*self.folders, *self.unfinished))
+        """SHA-256 over (key, size, tag) of every file and the names of all that the tenant is told of."""
+        return fingerprint(self.entries, (*self.folders, *self.unfinished, *self.unanswered))
 
     @cached_property
     def data_fingerprint(self) -> str:

@@ -26,7 +26,8 @@ class _Draft:
     entries: list[Entry] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    unanswered: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     marker: float | None = None
 
@@ -41,7 +42,8 @@ class _Draft:
             entries,
             tuple(sorted(self.folders)),
             tuple(sorted(self.unfinished)),
-            tuple(sorted(self.foreign)),
+            tuple(sorted(self.ignored)),
+            tuple(sorted(self.unanswered)),
             tuple(sorted(self.problems, key=str)),
             marked,
         )
@@ -72,7 +74,8 @@ def sort_contents(contents: Contents) -> Scan:
             if naming.is_request_id(rest[2]):
                 return draft("/".join((tenant, *rest[:3])), Kind.INFER), "/".join(rest[3:])
             found = draft(f"{tenant}/{rest[0]}", Kind.TASK)
-            found.foreign.append("/".join(rest[1:]))
+            found.ignored.append("/".join(rest[1:]))
+            found.unanswered.add("/".join(rest[1:3]))
         elif rest[1:] == [naming.CONTROL_FILE]:
             return draft(key, Kind.CONTROL), naming.CONTROL_FILE
         else:
@@ -92,6 +95,14 @@ def sort_contents(contents: Contents) -> Scan:
         parts = folder.split("/")
         if len(parts) > 3 and parts[2] == naming.DATA_DIR and (where := place(folder)) is not None:
             where[0].folders.append(where[1])
+    for leftover in contents.leftovers:
+        parts = leftover.split("/")
+        # Where no task is, nobody is waiting to hear of it.
+        if len(parts) > 2 and (task := drafts.get("/".join(parts[:2]))) is not None:
+            name = "/".join(parts[2:])
+            task.ignored.append(name if name.isprintable() else ascii(name))
+            if parts[2] == naming.INFER_DIR and len(parts) == 4:
+                task.unanswered.add(task.ignored[-1])
 
     listings = {prefix: found.finish(prefix) for prefix, found in sorted(drafts.items())}
     return Scan(listings, tuple(_stray(folder, why, keys) for (folder, why), keys in sorted(lost.items())))
@@ -113,7 +124,7 @@ def _sort_file(found: _Draft, path: str, entry: Entry) -> None:
     if is_unfinished(path):
         found.unfinished.append(path)
     elif not known:
-        found.foreign.append(path)
+        found.ignored.append(path)
     elif (reason := unsafe_reason(path)) is not None:
         found.problems.append(Problem(ascii(path), f"the name cannot be used: {reason}", fix="rename it"))
     else:

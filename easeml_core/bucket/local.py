@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from easeml_core.bucket.leftovers import is_leftover
 from easeml_core.bucket.store import CHUNK, Contents
 from easeml_core.errors import TemporaryError
 
+# What `LocalStore` is writing, or left behind when it was killed.
+_ASIDE = re.compile(r"\..*\.[0-9a-f]{12}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -48,10 +51,12 @@ class LocalStore:
             try:
                 with os.scandir(self.root / folder) as items:
                     for item in items:
+                        key = lead + item.name
                         if is_leftover(item.name):
+                            if not _ASIDE.fullmatch(item.name):
+                                found.leftovers.append(key)
                             continue
                         empty = False
-                        key = lead + item.name
                         # An entry may vanish between the listing and its stat: then it was not there.
                         with suppress(FileNotFoundError):
                             if item.is_symlink():

@@ -48,12 +48,18 @@ class RemoteStore:
                 raise OperatorError(f"the bucket {self.url} does not exist: create it") from error
             return Contents()
         found = Contents()
+        leftovers: dict[str, None] = {}  # as an ordered set: a folder of them has many files
         for path, info in infos.items():
             key = path[len(root) :].lstrip("/") if path.startswith(root) else path
             parts = key.split("/")
-            if info.get("type") != "file" or not parts[-1] or any(map(is_leftover, parts)):
+            if info.get("type") != "file" or not parts[-1]:
+                continue
+            odd = next((i for i, part in enumerate(parts) if is_leftover(part)), None)
+            if odd is not None:
+                leftovers["/".join(parts[: odd + 1])] = None
                 continue
             found.entries.append(_entry(key, info))
+        found.leftovers += leftovers
         return found
 
     def read(self, key: str, limit: int) -> bytes:

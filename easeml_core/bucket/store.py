@@ -18,18 +18,20 @@ CHUNK = 1 << 20  # bytes of a file that are in memory at once
 
 @dataclass
 class Contents:
-    """All that lies under a prefix: files, empty folders, and links, which are never followed."""
+    """All that lies under a prefix: files, empty folders, links, which are never followed, and `leftovers`,
+    files and folders that nobody meant to upload, of which nothing else is listed."""
 
     entries: list[Entry] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
 
 
 class Store(Protocol):
     """Where the bucket's objects lie. Keys are relative to the bucket's root."""
 
     def contents(self, prefix: str = "") -> Contents:
-        """Everything under `prefix`; nothing where it does not exist. Leftovers are left out."""
+        """Everything under `prefix`; nothing where it does not exist."""
         ...
 
     def read(self, key: str, limit: int) -> bytes:

@@ -17,6 +17,7 @@ from easeml_core import naming
 from easeml_core.bucket.entries import Kind, Listing, Scan
 from easeml_core.errors import Problem, TemporaryError, TenantError
 from easeml_core.naming import TaskName
+from easeml_core.service import trainer
 from easeml_core.service.status import write_status, write_unregistered
 from easeml_core.service.uploads import (
     DEFERRED_SECONDS,
@@ -74,6 +75,8 @@ def run_intake(service: Service) -> IntakeReport:
         lock(session, LOCK)
         clear_staging(service.settings.versions_dir)
         ready, scan = look(service)
+        if any(item.kind == "task" and not item.gone for item in ready):
+            trainer.warm(service.settings)  # while the data is staged
         _forget_vanished(service, scan, [item.prefix for item in ready if item.gone])
         # Control files last: they may be about a task that comes in the same look.
         for item in sorted((r for r in ready if r.kind == "task"), key=_order):
@@ -126,7 +129,7 @@ def _take(service: Service, item: Ready, listing: Listing) -> str:
     except TenantError as error:
         task_id = _reject(service, name, error.problems)
         outcome = "rejected"
-    write_status(service, task_id, upload=listing.fingerprint, ignored=listing.foreign)
+    write_status(service, task_id, upload=listing.fingerprint, ignored=listing.ignored)
     _finish(service, item)
     log.info("%s: %s", name, outcome)
     return outcome
@@ -150,13 +153,13 @@ def _wait(service: Service, item: Ready, listing: Listing, name: TaskName, missi
         write_unregistered(service, name, reason, upload=listing.fingerprint, problems=listing.problems)
     elif listing.waits_for:
         _note(service, item, [Problem(file, "is not uploaded completely yet") for file in listing.waits_for])
-        write_status(service, task_id, ignored=listing.foreign)
+        write_status(service, task_id, ignored=listing.ignored)
     else:
         fix = "upload it again, or pause or cancel the task"
         task_id = _reject(
             service, name, [Problem(text, "is not there any more", fix=fix) for text in missing]
         )
-        write_status(service, task_id, upload=listing.fingerprint, ignored=listing.foreign)
+        write_status(service, task_id, upload=listing.fingerprint, ignored=listing.ignored)
     _finish(service, item)
     return "waiting"
 

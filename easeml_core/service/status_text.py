@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from easeml_core.naming import EXAMPLES_CSV, REPORT_MD
+from easeml_core.naming import EXAMPLES_CSV, INFER_DIR, REPORT_MD
 
 if TYPE_CHECKING:
     from easeml_core.service.status import Status
@@ -32,7 +32,9 @@ def status_text(status: Status) -> str:
         parts.append(f"## To mend\n\n{_count(len(status.problems))} in the latest upload.{goes_on}\n")
         parts.append(problems_text(status.problems))
     if status.ignored:
-        parts.append(f"Ignored, for they have no meaning here: {_names(status.ignored)}\n")
+        parts.append(f"Ignored, for they are leftovers or mean nothing here: {_names(status.ignored)}\n")
+        if any(name.startswith(f"{INFER_DIR}/") for name in status.ignored):
+            parts.append("Requests under such names are never answered; rename them.\n")
     if status.champion:
         parts.append(_champion(status.champion))
     if status.data:

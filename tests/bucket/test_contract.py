@@ -120,7 +120,28 @@ def test_foreign_files_in_a_task_are_named(bucket: Bucket) -> None:
     upload(bucket)
     bucket.write("clinic/tumours/README.md", b"x")
     bucket.write("clinic/tumours/infer/lost.png", b"x")
-    assert bucket.scan().listings["clinic/tumours"].foreign == ("README.md", "infer/lost.png")
+    assert bucket.scan().listings["clinic/tumours"].ignored == ("README.md", "infer/lost.png")
+
+
+def test_leftovers_are_named_and_are_no_news_but_under_infer(bucket: Bucket) -> None:
+    upload(bucket)
+    before = bucket.scan().listings["clinic/tumours"]
+    bucket.write("clinic/tumours/data/.DS_Store", b"x")
+    bucket.write("clinic/tumours/data/__MACOSX/cat/._1.png", b"x")
+    bucket.write("clinic/tumours/data/cat/1.png~", b"x")
+    bucket.write("nobody/here/.git/x", b"x")
+    scan = bucket.scan()
+    after = scan.listings["clinic/tumours"]
+    assert after.ignored == ("data/.DS_Store", "data/__MACOSX", "data/cat/1.png~")
+    assert (after.fingerprint, list(scan.listings)) == (before.fingerprint, ["clinic/tumours"])
+    bucket.write("clinic/tumours/infer/old.bak/x.png", b"x")
+    bucket.write("clinic/tumours/infer/bad name/x.png", b"x")
+    last = bucket.scan().listings["clinic/tumours"]
+    assert last.unanswered == ("infer/bad name", "infer/old.bak")
+    assert {"infer/bad name/x.png", "infer/old.bak"} < set(last.ignored)
+    assert last.fingerprint != before.fingerprint, "the tenant is told at once"
+    assert last.data_fingerprint == before.data_fingerprint
+    assert bucket.listing("clinic/tumours") == last
 
 
 def test_fetch_copies_what_was_listed(bucket: Bucket, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
@@ -69,6 +71,30 @@ def test_the_same_bytes_again_are_nothing_new(service: Service) -> None:
     assert run_intake(service).accepted == ["lab/rows"]
     assert counts(service) == before
     assert status(service)["data"] == shown["data"]
+
+
+def test_leftovers_and_requests_never_answered_are_told(service: Service) -> None:
+    submit(service)
+    service.bucket.write("lab/rows/data/.DS_Store", b"x")
+    run_intake(service)
+    before = counts(service)
+    assert status(service)["ignored"] == ["data/.DS_Store"]
+    service.bucket.write("lab/rows/infer/old.bak/q.csv", "a,b\n1,2\n")
+    assert run_intake(service).accepted == ["lab/rows"]
+    assert status(service)["ignored"] == ["data/.DS_Store", "infer/old.bak"]
+    assert "never answered; rename" in service.bucket.read("lab/rows/status.md").decode()
+    assert counts(service) == before
+    assert scan_uploads(service) == []
+
+
+def test_a_damaged_version_is_built_again(service: Service) -> None:
+    submit(service)
+    run_intake(service)
+    (inputs,) = service.settings.versions_dir.rglob("inputs.npy")
+    os.truncate(inputs, 100)
+    service.bucket.write("lab/rows/task.yaml", spec(more="priority: 2\n"))
+    assert run_intake(service).accepted == ["lab/rows"]
+    assert np.load(inputs).shape == (40, 2)
 
 
 def test_one_changed_byte_of_the_same_size_is_a_new_version(service: Service) -> None:
