@@ -69,7 +69,7 @@ def infer(
     bucket: BucketOption = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the predictions there, as CSV."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the predictions there (.csv or .npz)."),
     ] = None,
     request: Annotated[
         str,
@@ -95,14 +95,21 @@ def infer(
         )
     request = waiting.send_inputs(where, name, paths, request)
     if not wait:
-        answer = {"task": str(name), "request": request, "predictions": name.predictions_key(request)}
-        emit(answer, as_json, lambda _: f"request {request}: predictions will be in {answer['predictions']}")
+        key = waiting.predictions_key(where, name, request)
+        answer = {"task": str(name), "request": request, "predictions": key}
+        emit(answer, as_json, lambda _: f"request {request}: predictions will be in {key}")
         return
     with console(stderr=True).status(f"waiting for the predictions of request {request}"):
-        content = waiting.for_predictions(where, name, request, timeout)
+        key, content = waiting.for_predictions(where, name, request, timeout)
     if output is not None:
         output.write_bytes(content)
         say(f"{output}: predictions of request {request}")
+    if key.endswith(".npz"):
+        # Images, series and bytes are for programs; nobody reads them in a terminal.
+        answer = {"task": str(name), "request": request, "predictions": key}
+        if as_json or output is None:
+            emit(answer, as_json, lambda _: f"{key}: predictions of request {request}; --output saves them")
+        return
     rows = list(csv.DictReader(io.StringIO(content.decode())))
     if as_json:
         print_json({"task": str(name), "request": request, "predictions": rows})

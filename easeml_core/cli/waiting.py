@@ -102,15 +102,23 @@ def for_answer(bucket: Bucket, name: TaskName, timeout: float) -> dict[str, Any]
     return poll(answered, timeout, f"the service has not answered on {name}: does it run (easeml ps)?")
 
 
-def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float) -> bytes:
-    """The predictions of a request, as CSV, once they are about what `infer/<request>/` holds now.
+def predictions_key(bucket: Bucket, name: TaskName, request: str) -> str:
+    """Where the predictions of a request will be, as far as the task's status tells."""
+    from easeml_core.service.predictions import extension
+
+    status = _latest(bucket, name)
+    return name.predictions_key(request, extension(status["template"] if status else ""))
+
+
+def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float) -> tuple[str, bytes]:
+    """Key and content of a request's predictions, once they are about what `infer/<request>/` holds now.
 
     Raises `TenantError` with the problems where the service refuses the request, `TemporaryError` after
     `timeout` seconds.
     """
     prefix = name.key(naming.INFER_DIR, request)
 
-    def answered() -> bytes | None:
+    def answered() -> tuple[str, bytes] | None:
         status, listing = _latest(bucket, name), bucket.listing(prefix)
         inferences = status["inferences"] if status else []
         mine = next((i for i in inferences if i["request"] == request), None)
@@ -118,8 +126,9 @@ def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float
             return None
         if mine["state"] == "rejected":
             raise TenantError(Problem(**problem) for problem in mine["problems"])
-        done = mine["state"] == "done"
-        return bucket.read_if_there(name.predictions_key(request)) if done else None
+        key = mine["predictions"] or ""
+        content = bucket.read_if_there(key) if mine["state"] == "done" else None
+        return None if content is None else (key, content)
 
     return poll(answered, timeout, f"no predictions for {name} yet: see easeml status {name}")
 

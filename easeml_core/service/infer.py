@@ -3,16 +3,13 @@
 A request waits while its task has no champion (`status.json` says so) and is answered once per content.
 Predictions are written before the request is marked as done: a run that was killed writes them again.
 
-`predictions/<request>.csv` has the columns `id`, `class` and one `probability_<class>` per class, or for a
-regression `value` (`value_1`, `value_2` … of several), and `model_version`. Inputs that cannot be read,
-and series that are too long to be read in full, are named in `predictions/<request>.problems.md`; all but
-the former are predicted.
+`predictions/<request>.csv` or `.npz` holds the answers (see `predictions`). Inputs that cannot be read, and
+those that are too long to be read in full, are named in `predictions/<request>.problems.md`; all but the
+former are predicted.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import os
 import secrets
@@ -26,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from easeml_core.bucket.entries import Listing
 from easeml_core.errors import Problem, TemporaryError, TenantError
 from easeml_core.naming import TaskName
+from easeml_core.service.predictions import predictions_file
 from easeml_core.service.status import write_status
 from easeml_core.service.status_text import problems_text
 from easeml_core.service.uploads import (
@@ -47,6 +45,12 @@ log = logging.getLogger(__name__)
 
 LOCK = "easeml-infer"
 PREDICT_SECONDS = 600.0
+# What a model is given, by the kind of its inputs.
+_ARRAYS = {
+    "series": ("values", "offsets"),
+    "bytes": ("values", "offsets"),
+    "tree": ("values", "offsets", "children"),
+}
 WAITING, DONE, REJECTED = "waiting", "done", "rejected"
 
 
@@ -199,10 +203,10 @@ def _predict(
         if not inputs.ids:
             raise TenantError(inputs.problems)
         answer, outputs = _ask_model(service, name, inputs, scratch)
-        content = predictions_csv(inputs.ids, outputs, facts, str(answer["model_version"]))
+        ending, content = predictions_file(inputs.ids, outputs, facts, str(answer["model_version"]))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    service.bucket.write(name.predictions_key(request), content)
+    service.bucket.write(name.predictions_key(request, ending), content)
     return str(answer["model_version"]), (*inputs.problems, *inputs.cut)
 
 
@@ -219,40 +223,10 @@ def _ask_model(
         "model": name.model,
         "output": str(output),
     }
-    names = ("values", "offsets") if inputs.kind == "series" else ("inputs",)
+    names = _ARRAYS.get(inputs.kind, ("inputs",))
     order |= {part: str(inputs.folder / f"{part}.npy") for part in names}
     answer = trainer.run_job("predict", order, service.settings, PREDICT_SECONDS)
     return answer, np.load(output, allow_pickle=False)
-
-
-def predictions_csv(
-    ids: Sequence[str], outputs: npt.NDArray[Any], facts: VersionFacts, model_version: str
-) -> str:
-    """The table that a tenant gets. `outputs` (N, K): probabilities per class, or values.
-
-    Raises ValueError where the model's answers do not fit the ids, or are not finite.
-    """
-    import numpy as np
-
-    columns = outputs.reshape(len(ids), -1) if len(outputs) == len(ids) else None
-    if columns is None or not np.isfinite(columns).all():
-        raise ValueError(f"the model answered {len(ids)} inputs with {outputs.shape}, or not with numbers")
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    if facts.classes is not None:
-        # Outputs beyond the classes seen in training belong to no class.
-        columns = columns[:, : len(facts.classes)]
-        writer.writerow(["id", "class", *(f"probability_{c}" for c in facts.classes), "model_version"])
-        best = columns.argmax(axis=1)
-        lead = [[facts.classes[int(i)]] for i in best]
-    else:
-        width = columns.shape[1]
-        heads = ["value"] if width == 1 else [f"value_{i + 1}" for i in range(width)]
-        writer.writerow(["id", *heads, "model_version"])
-        lead = [[] for _ in ids]
-    for ident, first, row in zip(ids, lead, columns, strict=True):
-        writer.writerow([ident, *first, *(f"{float(value):.7g}" for value in row), model_version])
-    return stream.getvalue()
 
 
 def _write_problems(service: Service, name: TaskName, request: str, problems: Sequence[Problem]) -> None:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from easeml_core import naming
 from easeml_core.errors import OperatorError, Problem
 from easeml_core.naming import TaskName
+from easeml_core.service.predictions import extension
 from easeml_core.service.status_text import status_text
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def _inferences(session: Session, task: Task, name: TaskName) -> list[dict[str, 
         .order_by(Inference.request, Inference.updated_at.desc(), Inference.id.desc())
     )
     latest: dict[str, dict[str, Any]] = {}
+    ending = extension(task.template)
     for row in rows:
         latest.setdefault(
             row.request,
@@ -179,7 +181,7 @@ def _inferences(session: Session, task: Task, name: TaskName) -> list[dict[str, 
                 "fingerprint": row.fingerprint,
                 "state": row.state,
                 "model_version": row.model_version,
-                "predictions": name.predictions_key(row.request) if row.state == "done" else None,
+                "predictions": name.predictions_key(row.request, ending) if row.state == "done" else None,
                 "problems": row.problems,
             },
         )

@@ -16,8 +16,9 @@ from easeml_core.data import VersionFacts
 from easeml_core.errors import TemporaryError
 from easeml_core.ledger.models import Candidate, Promotion, Task, Trial, Upload
 from easeml_core.service import Service, trainer
-from easeml_core.service.infer import predictions_csv, run_inference
+from easeml_core.service.infer import run_inference
 from easeml_core.service.intake import run_intake, scan_uploads
+from easeml_core.service.predictions import extension, predictions_csv, predictions_file
 
 SPEC = "program: '{input: {[Tensor[2]], []}, output: {[Tensor[3]], []}}'\n"
 ROWS = "a,b,label\n" + "".join(f"{i},{i * i},{'xyz'[i % 3]}\n" for i in range(30))
@@ -213,3 +214,43 @@ def test_outputs_without_a_class_are_no_answer() -> None:
 def test_answers_that_do_not_fit_are_refused(outputs: Any) -> None:
     with pytest.raises(ValueError, match="the model answered"):
         predictions_csv(["a"], outputs, facts(), "1")
+
+
+ANSWERING = {"kind": "series", "task_kind": "translation", "target_shape": (2,)}
+
+
+def arrays(outputs: Any, **changes: Any) -> dict[str, Any]:
+    ending, content = predictions_file(["a", "b"], np.array(outputs), facts(**changes), "3")
+    assert ending == extension("series-translation") == "npz"
+    found = np.load(io.BytesIO(content), allow_pickle=False)
+    assert found["id"].tolist() == ["a", "b"]
+    assert found["model_version"] == "3"
+    return dict(found)
+
+
+def test_series_are_answered_one_after_the_other() -> None:
+    nan = [np.nan, np.nan]
+    found = arrays([[[1, 2], nan, nan], [[3, 4], [5, 6], nan]], **ANSWERING)
+    assert found["prediction"].tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert found["offsets"].tolist() == [0, 1, 3]
+
+
+def test_images_and_bytes_are_answered_in_their_own_units() -> None:
+    byte = {"kind": "bytes", "task_kind": "recovery", "target_shape": (1,), "dtype": "uint8"}
+    found = arrays([[1.6, np.nan], [-3.0, 256.0]], **byte)
+    assert found["prediction"].tolist() == [2, 0, 255]
+    image = {"kind": "image", "task_kind": "recovery", "target_shape": (1, 2, 1)}
+    assert arrays(np.arange(4.0).reshape(2, 1, 2, 1), **image)["prediction"].shape == (2, 1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [[[1, 2]]],
+        [[[np.nan, np.nan], [1, 2]], [[1, 2], [1, 2]]],
+        [[[1, np.inf]], [[1, 2]]],
+    ],
+)
+def test_series_with_gaps_are_no_answer(outputs: Any) -> None:
+    with pytest.raises(ValueError, match="the model answered"):
+        arrays(outputs, **ANSWERING)
