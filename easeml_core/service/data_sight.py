@@ -1,13 +1,17 @@
-"""What kind of data lies in a tree of files, its shape and its labels, seen from headers and labels only."""
+"""What kind of data lies in a tree of files, its shape and its labels.
+
+Labels are read as intake reads them, so that they are counted as it will count them.
+"""
 
 from __future__ import annotations
 
-import csv
+import tempfile
 import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from easeml_core.errors import Problem, TenantError
@@ -15,6 +19,7 @@ from easeml_core.naming import DATA_DIR
 
 if TYPE_CHECKING:
     from easeml_core.data.findings import Findings
+    from easeml_core.data.forms import Form, Kind
     from easeml_core.data.tree import SourceFile, Tree
 
 LARGEST_SIDE = 224  # larger images are proposed at this size: what the networks were made for
@@ -64,14 +69,12 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
 
 def _images(tree: Tree, images: list[SourceFile], tables: list[SourceFile], findings: Findings) -> Sight:
     from easeml_core.data.classes import place_by_folder
-    from easeml_core.data.label_tables import file_labels
+    from easeml_core.data.label_tables import place_by_tables
 
-    by_table = [found for table in tables if (found := file_labels(table, findings)) is not None]
-    if by_table:
-        labels = [label for table in by_table for label in table.values()]
-    else:
+    places, named = place_by_tables(tables, images, findings)
+    if not named:
         places = place_by_folder(tree, images, findings)
-        labels = [label for label, _ in places.values() if label is not None]
+    labels = [label for label, _ in places.values() if label is not None]
     step = -(-len(images) // LOOKED_AT)
     sizes, has_colour = _image_headers(images[::step])
     ((height, width), count), hints = sizes.most_common(1)[0], []
@@ -138,15 +141,40 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
     if not 2 <= len(shape) <= 4 or not all(shape):
         text = f"inputs of shape {shape} are neither images, nor series, nor vectors"
         raise TenantError([Problem(where, text)])
-    labels, values = _targets(targets)
+    values = _values(targets)
     what = f"{shape[0]} examples of shape {shape[1:]}"
-    if "lengths" in by_name or (len(shape) == 3 and is_float):
-        hint = f"if these are grey images, the input is {{[Tensor[{', '.join(map(str, shape[1:]))}, 1]], []}}"
-        return Sight(what, shape[2:] or (1,), labels, values, True, (hint,) if len(shape) == 3 else ())
-    one = (*shape[1:], 1) if len(shape) == 3 else shape[1:]
+    is_series = "lengths" in by_name or (len(shape) == 3 and is_float)
+    hint = f"if these are grey images, the input is {{[Tensor[{', '.join(map(str, shape[1:]))}, 1]], []}}"
+    hints = (hint,) if is_series and len(shape) == 3 else ()
+    one = (shape[2:] or (1,)) if is_series else (*shape[1:], 1) if len(shape) == 3 else shape[1:]
     if len(one) == 3 and one[0] in (1, 3, 4) and one[2] not in (1, 3, 4):
         one = (one[1], one[2], one[0])  # channels come first; the reader moves them
-    return Sight(what, one, labels, values)
+    labels = () if values is not None else _array_labels(files, one, is_series, findings)
+    return Sight(what, one, labels, values, is_series, hints)
+
+
+def _array_labels(
+    files: list[SourceFile], shape: tuple[int, ...], is_series: bool, findings: Findings
+) -> list[str]:
+    from easeml_core.data.arrays import Allowance, read_npz
+    from easeml_core.data.limits import Limits
+    from easeml_core.data.units import Units
+
+    form = _form("series" if is_series else "image" if len(shape) == 3 else "vector", shape)
+    labels: list[str] = []
+    for file in files:
+        with tempfile.TemporaryDirectory(prefix="easeml-init-") as scratch:
+            allowance = Allowance.of(Limits())
+            read = read_npz(file, form, Units("float32"), allowance, Path(scratch), findings, labelled=True)
+            labels += [example.label for example in read if example.label is not None]
+    return labels
+
+
+def _form(kind: Kind, shape: tuple[int, ...]) -> Form:
+    """What the readers need to find the labels; how many classes there are is not known yet."""
+    from easeml_core.data.forms import Form
+
+    return Form(kind, "classification", shape, 1)
 
 
 def _array_header(file: SourceFile, name: str) -> tuple[tuple[int, ...], bool]:
@@ -165,55 +193,67 @@ def _pick(by_name: dict[str, str], names: Sequence[str]) -> str | None:
     return next((by_name[name] for name in wanted if name in by_name), None)
 
 
-def _targets(targets: Any) -> tuple[list[str], int | None]:
+def _values(targets: Any) -> int | None:
+    """How many numbers are to be predicted; None for classes."""
     if targets.ndim == 2 and targets.shape[1] > 1:
-        if not ((targets == 0) | (targets == 1)).all() or not (targets.sum(axis=1) == 1).all():
-            return [], int(targets.shape[1])
-        targets = targets.argmax(axis=1)  # one-hot rows
-    labels = [str(value) for value in targets.ravel().tolist()]
-    return labels, 1 if _is_quantity(labels) else None
+        one_hot = ((targets == 0) | (targets == 1)).all() and (targets.sum(axis=1) == 1).all()
+        return None if one_hot else int(targets.shape[1])
+    return 1 if _is_quantity([str(value) for value in targets.ravel().tolist()]) else None
 
 
 def _series(files: list[SourceFile], findings: Findings) -> Sight:
+    from easeml_core.data.series import read_ts
+
+    dimensions = _dimensions(files[0])
+    form = _form("series", (dimensions,))
+    read = [example for file in files for example in read_ts(file, form, findings, labelled=True)]
+    labels = [example.label for example in read if example.label is not None]
+    _need(labels, "holds no series with a class after @data", files[0], findings)
+    return Sight(f"{len(labels)} series of {dimensions} values per step", (dimensions,), labels, None, True)
+
+
+def _dimensions(file: SourceFile) -> int:
     from easeml_core.data.text import open_text
 
-    labels: list[str] = []
-    dimensions = 1
-    for file in files:
-        with open_text(file.path, f"{DATA_DIR}/{file.name}") as stream:
-            in_data = False
-            for line in filter(None, map(str.strip, stream)):
-                if in_data:
-                    parts = line.split(":")
-                    labels.append(parts[-1].strip())
-                    dimensions = len(parts) - 1
-                in_data |= line.lower() == "@data"
-    if not labels or dimensions < 1:
-        text = "holds no series with a class after @data"
-        raise TenantError([Problem(f"{DATA_DIR}/{files[0].name}", text)])
-    return Sight(f"{len(labels)} series of {dimensions} values per step", (dimensions,), labels, None, True)
+    with open_text(file.path, f"{DATA_DIR}/{file.name}") as stream:
+        in_data = False
+        for line in filter(None, map(str.strip, stream)):
+            if in_data and not line.startswith("#"):
+                return max(1, line.count(":"))
+            in_data |= line.lower() == "@data"
+    return 1
 
 
 def _tables(files: list[SourceFile], findings: Findings) -> Sight:
     from easeml_core.data.header import read_header
+    from easeml_core.data.tables import read_csv
     from easeml_core.data.text import open_text
 
-    labels: list[str] = []
-    features, named = 0, ""
-    for file in files:
-        with open_text(file.path, f"{DATA_DIR}/{file.name}") as stream:
-            header = read_header(stream, file, None, findings, labelled=True)
-            findings.check()
-            assert header is not None  # else `findings` holds why
-            features, named = len(header.features), header.names[header.labels[0]]
-            rows = csv.reader(stream, delimiter=header.delimiter)
-            labels += [row[header.labels[0]].strip() for row in rows if len(row) == len(header.names)]
-    if features < 1 or not labels:
-        text = "holds no rows with a label and at least one other column"
-        raise TenantError([Problem(f"{DATA_DIR}/{files[0].name}", text)])
+    with open_text(files[0].path, f"{DATA_DIR}/{files[0].name}") as stream:
+        header = read_header(stream, files[0], None, findings, labelled=True)
+    findings.check()
+    assert header is not None  # else `findings` holds why
+    features, named = len(header.features), header.names[header.labels[0]]
+    form = _form("vector", (features,))
+    read = [example for file in files for example in read_csv(file, form, findings, labelled=True)]
+    labels = [example.label for example in read if example.label is not None]
+    _need(
+        labels if features else [],
+        "holds no rows with a label and at least one other column",
+        files[0],
+        findings,
+    )
     values = 1 if _is_quantity(labels) else None
     hint = f"the column {named} is what is predicted"
     return Sight(f"{len(labels)} rows of {features} columns", (features,), labels, values, hints=(hint,))
+
+
+def _need(labels: list[str], text: str, file: SourceFile, findings: Findings) -> None:
+    """Raise `TenantError` where there are no labels, with all that was found out why."""
+    findings.check()
+    if not labels:
+        why = [Problem(item["file"], item["reason"]) for item in findings.quarantined]
+        raise TenantError([Problem(f"{DATA_DIR}/{file.name}", text), *why])
 
 
 def _is_quantity(labels: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Proposes the `task.yaml` that fits a folder of data (`easeml init`).
 
-It looks through the readers of `easeml_core.data`, so what it proposes is what intake will read. It opens
-headers and labels only, decodes no image in full, and decides nothing: the tenant edits what it wrote.
+It looks through the readers of `easeml_core.data`, so what it proposes is what intake will read. It decodes
+no image in full, and decides nothing: the tenant edits what it wrote.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from easeml_core.service.data_sight import Sight, look_at
 
 UNEVEN = 5.0  # largest over smallest class from which accuracy alone misleads
 
+_NAME = 60  # characters of a class's name that are shown
 _BUDGET = "{trials: 20, device_hours: 2}"
 
 
@@ -62,20 +63,25 @@ def _write(sight: Sight) -> str:
         others = tuple(name for name in row.objectives if name != objective)
         hints.append("some classes are rare, so every class counts the same in the objective")
     if sight.values is None:
-        names = ", ".join(sorted(counts)[:5]) + (" …" if outputs > 5 else "")
+        names = ", ".join(name[:_NAME] for name in sorted(counts)[:5]) + (" …" if outputs > 5 else "")
         about = f"{sight.what} in {outputs} classes: {names}"
     else:
         about = f"{sight.what}, {outputs} value{'s' if outputs > 1 else ''} to predict"
         hints.append(
             "if these numbers are names of classes, put their count in the output and accuracy below"
         )
-    comments = "".join(f"# {' '.join(hint.split())}\n" for hint in hints)
+    comments = "".join(f"# {_shown(hint)}\n" for hint in hints)
     return (
         "# Written by `easeml init` from what it saw in the data. Change what is wrong;\n"
         "# every field but `program` may be left out.\n"
         f"{comments}"
         f"program: |\n  {program}\n"
-        f"description: {json.dumps(about, ensure_ascii=False)}\n"
+        f"description: {json.dumps(_shown(about), ensure_ascii=False)}\n"
         f"objective: {objective}  # or {', '.join(others)}\n"
         f"budget: {_BUDGET}  # a hard cap\n"
     )
+
+
+def _shown(text: str) -> str:
+    """`text` on one line, without what YAML takes for no character of a text."""
+    return "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))

@@ -250,7 +250,7 @@ def headless_csv(data: Path) -> None:
         (npz_of_a_wrong_header, "cannot be read"),
         (npz_of_deep_arrays, "neither images, nor series, nor vectors"),
         (unknown, "found model.h5"),
-        (ts_without_data, "holds no series with a class"),
+        (ts_without_data, "has no @data line"),
         (escaping_zip, ".."),
         (headless_csv, "has no rows in it"),
     ],
@@ -267,3 +267,64 @@ def test_it_says_when_it_cannot_tell(lay_out: Callable[[Path], None], words: str
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TenantError, match="is no folder"):
         propose_spec(tmp_path / "nowhere")
+
+
+def odd_csv_labels(data: Path) -> None:
+    # One class in two Unicode forms, quotes, spaces, a broken row of another class, numbers as text.
+    rows = ["caf\u00e9", "cafe\u0301", '"so, ""so"""', " a", "a ", "01", "1", "nan"]
+    lines = [f"{i},{i * i},{label}" for i, label in enumerate(rows * 4)]
+    (data / "t.csv").write_text("\n".join(["x,y1,label", *lines, "no number,1,only-here"]) + "\n")
+
+
+def many_broken_lines(data: Path) -> None:
+    (data / "t.csv").write_text("x,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(40)) + "1,2,c\n")
+
+
+def odd_npz_labels(data: Path) -> None:
+    x = RANDOM.normal(size=(40, 5))
+    np.savez(data / "1.npz", x=x, y=(np.arange(40) % 2).astype(float))
+    np.savez(data / "2.npz", x=x + 1, y=np.arange(40) % 2 + 1)
+
+
+def npz_class_names(data: Path) -> None:
+    np.savez(data / "1.npz", x=RANDOM.normal(size=(40, 5)), y=np.arange(40) % 3, classes=["u", "v", "u"])
+
+
+def odd_folders(data: Path) -> None:
+    class_folders(data, {"x" * 200: 4, "bell\u202e%": 4, "NO: #1 [a] \u2028": 4})
+
+
+def odd_ts_labels(data: Path) -> None:
+    rows = ["1,2,3: a", "4,5,6:a", "7,8,9:b ", "3,2,1:b", "x,1,2:c"]
+    (data / "d.ts").write_text("@classLabel true\n@data\n" + "\n".join(rows * 3) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "classes"),
+    [
+        (odd_csv_labels, 6),
+        (many_broken_lines, 2),
+        (odd_npz_labels, 3),
+        (npz_class_names, 2),
+        (odd_folders, 3),
+        (odd_ts_labels, 2),
+    ],
+)
+def test_odd_labels_are_counted_as_intake_counts_them(
+    lay_out: Callable[[Path], None], classes: int, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    lay_out(data)
+    spec = load_spec(propose_spec(data))
+    facts = build_version(
+        tmp_path,
+        spec,
+        parent=None,
+        limits=Limits(max_broken_share=0.3),
+        versions_dir=tmp_path / "versions",
+        name=TaskName("lab", "task"),
+    )
+    assert facts.outputs == classes
+    assert facts.classes is not None
+    assert len(facts.classes) == classes
