@@ -1,5 +1,7 @@
 """The general schema: what programs compile to, what a `schema.json` says, what a data set directory has."""
 
+from easeml_core.schema.generate import generate_data_set
+from easeml_core.schema.infer import DataSet, infer_data_set, infer_schema
 from easeml_core.schema.load import load_schema
 from easeml_core.schema.match import Mapped, Unmatched, annotated, match_schemas
 from easeml_core.schema.model import Category, Class, Link, Node, Schema, Tensor
@@ -8,6 +10,7 @@ from easeml_core.schema.search import TooHard
 __all__ = [
     "Category",
     "Class",
+    "DataSet",
     "Link",
     "Mapped",
     "Node",
@@ -16,6 +19,9 @@ __all__ = [
     "TooHard",
     "Unmatched",
     "annotated",
+    "generate_data_set",
+    "infer_data_set",
+    "infer_schema",
     "load_schema",
     "match_schemas",
 ]
