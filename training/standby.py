@@ -3,6 +3,10 @@
 One process with torch, MLflow and scikit-learn imported, which forks a child per order. A fresh
 interpreter spends seconds on those imports before each training; a fork spends milliseconds.
 
+They take half a gigabyte, so it is warm only while there is work: it imports them when it is told that an
+upload has come, or with the first order, and after `COOL_SECONDS` without a child it starts anew in its own
+process, with the same listening socket, so that nobody who calls meanwhile is refused.
+
 What makes the fork safe: this process has a single thread (no parallel region was ever entered, one
 thread per native library) and has never touched CUDA, which does not survive a fork. Each child leads a
 session of its own, gets SIGTERM should the standby die, closes standard input, logs to its order's
@@ -10,7 +14,8 @@ session of its own, gets SIGTERM should the standby die, closes standard input, 
 
 Protocol, one JSON object per line over a Unix socket that only its owner may open:
 `{"op": "start", "kind": "train", "order": "/…/order.json"}` → `{"ok": true, "pid": 42}`;
-`{"op": "ping"}` → `{"ok": true, "pid": 7, "children": [42]}`; anything else → `{"ok": false, "error": …}`.
+`{"op": "ping"}` → `{"ok": true, "pid": 7, "warm": true, "children": [42]}`;
+`{"op": "warm"}` → `{"ok": true}`; anything else → `{"ok": false, "error": …}`.
 """
 
 from __future__ import annotations
@@ -20,17 +25,13 @@ from training.child import prepare_environment
 prepare_environment()
 
 import argparse  # noqa: E402 - the environment is read by the imports below
-import ctypes  # noqa: E402
-import gc  # noqa: E402
 import json  # noqa: E402
-import linecache  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import selectors  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
-import tempfile  # noqa: E402
 import time  # noqa: E402
 from contextlib import suppress  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
@@ -41,10 +42,10 @@ from easeml_core.naming import CandidateName  # noqa: E402
 from easeml_core.service.trainer import SOCKET_FILE, open_socket_folder  # noqa: E402
 from easeml_core.settings import Settings  # noqa: E402
 from training import child  # noqa: E402
-from training.pages import release_file_pages  # noqa: E402
 
 log = logging.getLogger("training.standby")
 
+COOL_SECONDS = 300.0
 _LINE_BYTES = 64 * 1024
 _CLIENT_SECONDS = 5.0
 _STOP_SECONDS = 8.0
@@ -64,31 +65,38 @@ class _Client:
 
 
 class Standby:
-    """Serves the socket in `run_dir` until SIGTERM; children get SIGTERM too and time to checkpoint."""
+    """Serves the socket in `run_dir` until SIGTERM; children get SIGTERM too and time to checkpoint.
 
-    def __init__(self, run_dir: Path) -> None:
+    `listener` is the listening socket of the process that this one continues.
+    """
+
+    def __init__(
+        self, run_dir: Path, listener: socket.socket | None = None, cool_seconds: float = COOL_SECONDS
+    ) -> None:
         self.run_dir = run_dir
         self.children: dict[int, _Child] = {}
+        self._cool_seconds = cool_seconds
+        self._warm = self._wanted = False
+        self._last_used = time.monotonic()
         self._stopping = False
         self._saw_network = self._knows_networks = False
         self._selector = selectors.DefaultSelector()
-        self._listener = self._listen()
+        self._listener = self._listen() if listener is None else listener
         # Signals wake the selector through this pair, so none is lost between looking and waiting.
         self._wake_read, self._wake_write = socket.socketpair()
         for end in (self._wake_read, self._wake_write, self._listener):
             end.setblocking(False)
 
     def serve(self) -> None:
-        """Fork children for requests and reap them, until asked to stop."""
+        """Fork children for requests and reap them, until asked to stop or cool for long enough."""
         signal.set_wakeup_fd(self._wake_write.fileno())
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
-        _settle_memory()
-        log.info("ready, pid %d", os.getpid())
-        while not self._stopping:
+        log.info("listening, pid %d", os.getpid())
+        while not self._stopping and not self._is_idle():
             for key, _ in self._selector.select(timeout=1.0):
                 if key.fileobj is self._listener:
                     self._accept()
@@ -99,9 +107,14 @@ class Standby:
                     self._receive(key.data)
             self._reap()
             self._drop_silent_clients()
+            if self._wanted:
+                self._warm_up()
             if self._saw_network and not self._knows_networks:
                 self._learn_networks()
-        self._stop()
+        if self._stopping:
+            self._stop()
+        else:
+            self._start_anew()
 
     def _listen(self) -> socket.socket:
         self.run_dir.mkdir(parents=True, exist_ok=True)
@@ -149,7 +162,11 @@ class Standby:
         try:
             request = json.loads(line)
             if request["op"] == "ping":
-                return {"ok": True, "pid": os.getpid(), "children": sorted(self.children)}
+                children = sorted(self.children)
+                return {"ok": True, "pid": os.getpid(), "warm": self._warm, "children": children}
+            if request["op"] == "warm":
+                self._wanted = True  # after the answer: nobody waits for it
+                return {"ok": True}
             if request["op"] == "start":
                 return {"ok": True, "pid": self._start(str(request["kind"]), Path(request["order"]))}
             return {"ok": False, "error": f"there is no operation {request['op']!r}"}
@@ -159,6 +176,9 @@ class Standby:
     def _start(self, kind: str, order: Path) -> int:
         if not order.is_file():
             raise FileNotFoundError(f"there is no order {order}")
+        self._warm_up()
+        if self._stopping:
+            raise OSError("this standby cannot fork and is about to end")
         kills = child.out_of_memory_kills()
         parent = os.getpid()
         pid = os.fork()
@@ -168,17 +188,64 @@ class Standby:
         self._saw_network |= kind == "train" and _is_network(order)
         return pid
 
+    def _warm_up(self) -> None:
+        self._wanted = False
+        if not self._warm:
+            from training import rehearsal
+
+            begun = time.monotonic()
+            rehearsal.rehearse()
+            self._settle()
+            self._warm = True
+            log.info("warm after %.1f s", time.monotonic() - begun)
+        self._last_used = time.monotonic()
+
     def _learn_networks(self) -> None:
         """After the first network: what its trainer imports for itself, the next one finds here.
 
         A service that trains none saves 110 MB; the first network's trainer takes two seconds longer.
         """
+        from training import rehearsal
+
         self._knows_networks = True
-        rehearse_network()
-        _settle_memory()
-        if thread_count() > 1:
-            log.error("the libraries started %d threads: forking would not be safe", thread_count() - 1)
+        rehearsal.rehearse_network()
+        self._settle()
+
+    def _settle(self) -> None:
+        from training import rehearsal
+
+        rehearsal.settle_memory()
+        if (threads := rehearsal.thread_count()) > 1:
+            log.error("the libraries started %d threads: forking would not be safe", threads - 1)
             self._stopping = True
+
+    def _is_idle(self) -> bool:
+        if self.children:
+            self._last_used = time.monotonic()
+        if not self._warm or time.monotonic() - self._last_used < self._cool_seconds:
+            return False
+        # Whoever is connected is answered first; who connects from now on waits in the socket's queue.
+        return not any(isinstance(key.data, _Client) for key in self._selector.get_map().values())
+
+    def _start_anew(self) -> None:
+        """Continue as a fresh, cool process: same process id, same listening socket."""
+        log.info("nothing to do: cooling down")
+        os.set_inheritable(self._listener.fileno(), True)
+        options = {
+            "--run-dir": self.run_dir,
+            "--cool-seconds": self._cool_seconds,
+            "--listener": self._listener.fileno(),
+        }
+        sys.stdout.flush()
+        os.execv(
+            sys.executable,
+            [
+                sys.executable,
+                "-m",
+                "training.standby",
+                *(str(word) for option in options.items() for word in option),
+            ],
+        )
 
     def _become(self, kind: str, order: Path, parent: int) -> int:
         """The child's life."""
@@ -244,62 +311,6 @@ class Standby:
         log.info("stopped")
 
 
-def rehearse() -> None:
-    """Import what every trainer uses, and save a tiny model: most modules are loaded on first use, and
-    MLflow looks through all installed packages with its first model (1.5 s).
-    """
-    import mlflow.pyfunc
-    import mlflow.pytorch
-    import mlflow.sklearn
-    import numpy as np
-    import skops.io
-    import torch
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    import training.jobs
-    import training.predict
-
-    torch.set_num_threads(1)
-    example = np.zeros((2, 2), np.float32)
-    with tempfile.TemporaryDirectory(prefix="easeml-rehearsal-") as folder:
-        pipeline = make_pipeline(StandardScaler()).fit(example)
-        mlflow.sklearn.save_model(
-            pipeline,
-            f"{folder}/model",
-            serialization_format="skops",
-            input_example=example,
-            signature=False,
-            pyfunc_predict_fn="transform",
-            pip_requirements=["numpy"],
-        )
-    del skops, training
-
-
-def rehearse_network() -> None:
-    """Import what a network's trainer uses besides: torch's compiler, behind optimisers and the export.
-
-    No backward pass: where there is a GPU, the autograd engine would start threads and touch CUDA.
-    """
-    import torch
-    import torchvision.models
-    from torch.export import Dim
-
-    network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Softmax(1)).eval()
-    torch.optim.AdamW(network.parameters())
-    torch.export.export(network, (torch.zeros(2, 2),), dynamic_shapes=[{0: Dim.AUTO}])
-    del torchvision
-
-
-def _settle_memory() -> None:
-    """Give back what the imports left over, and keep what forked children share from being copied."""
-    linecache.clearcache()
-    gc.collect()
-    gc.freeze()  # the collector of a child must not touch, and so copy, what it shares with us
-    ctypes.CDLL(None).malloc_trim(0)
-    release_file_pages()
-
-
 def _is_network(order: Path) -> bool:
     from training.models import is_network
 
@@ -309,23 +320,19 @@ def _is_network(order: Path) -> bool:
         return False  # its trainer says what is wrong with it
 
 
-def thread_count() -> int:
-    """Threads of this process, native ones included."""
-    return len(os.listdir("/proc/self/task"))
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the standby of `$EASEML_HOME` until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m training.standby", description=__doc__)
     parser.add_argument("--run-dir", type=Path, help="where the socket goes (default: <home>/run)")
+    parser.add_argument("--listener", type=int, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--cool-seconds", type=float, default=COOL_SECONDS, help="idle time after which it cools"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     run_dir: Path = options.run_dir or Settings().run_dir
-    rehearse()
-    if thread_count() > 1:
-        log.error("the libraries started %d threads: forking would not be safe", thread_count() - 1)
-        return 1
-    Standby(run_dir).serve()
+    listener = None if options.listener is None else socket.socket(fileno=options.listener)
+    Standby(run_dir, listener, options.cool_seconds).serve()
     return 0
 
 

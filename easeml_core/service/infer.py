@@ -89,6 +89,7 @@ def run_inference(service: Service) -> InferenceReport:
         clear_staging(service.settings.versions_dir)
         for item in scan_uploads(service):
             if item.kind == "infer" and item.listing is not None:
+                trainer.warm(service.settings)  # while the inputs are read
                 getattr(report, _take_safely(service, item, item.listing)).append(item.prefix)
     return report
 
@@ -214,8 +215,6 @@ def _ask_model(
     service: Service, name: TaskName, inputs: Inputs, scratch: Path
 ) -> tuple[dict[str, Any], npt.NDArray[Any]]:
     import numpy as np
-
-    from easeml_core.service import trainer
 
     output = scratch / "outputs.npy"
     order: dict[str, Any] = {

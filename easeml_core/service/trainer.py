@@ -50,11 +50,14 @@ __all__ = [
     "stop",
     "touch_leash",
     "wait",
+    "warm",
 ]
 
 TRAINER_FILE = "trainer.json"  # {"pid", "started"}, written by the trainer itself
 SOCKET_FILE = "standby.sock"
 _SECRET_VARIABLES = frozenset({"EASEML_DATABASE_URL", "EASEML_BUCKET_OPTIONS"})
+_ANSWER_SECONDS = 1.0
+_WARM_SECONDS = 30.0  # a cool standby imports first; a fresh interpreter would take as long
 _START_SECONDS = 60.0  # a fresh interpreter on a busy machine says who it is well within this
 
 
@@ -234,6 +237,7 @@ def _start(kind: str, order_path: Path, settings: Settings, ahead: float = 0.0) 
     # nothing to say and ends, and the first has said it before.
     born = processes.start_time(asked) or 0.0
     _poll(lambda: (folder / TRAINER_FILE).exists() or not processes.is_alive(asked, born), _START_SECONDS)
+    touch_leash(folder, ahead)  # the standby may have had to warm up first
     if (known := _known(folder)) is None:
         tail = read_log(folder)[0].strip().splitlines()[-3:]
         raise TemporaryError(f"no trainer came up for {order_path}: {' | '.join(tail)}")
@@ -250,20 +254,31 @@ def _known(folder: Path) -> TrainerRef | None:
     return None if data is None else TrainerRef(data["pid"], data["started"], str(folder))
 
 
+def warm(settings: Settings) -> None:
+    """Tell the standby of this host, if there is one, that work is coming. Waits for nothing."""
+    _say({"op": "warm"}, settings, _ANSWER_SECONDS)
+
+
 def _ask_standby(kind: str, order_path: Path, settings: Settings) -> int | None:
     """Pid of the child the standby forked, or None where no standby answers."""
-    request = json.dumps({"op": "start", "kind": kind, "order": str(order_path)}) + "\n"
+    request = {"op": "start", "kind": kind, "order": str(order_path)}
+    answer = _say(request, settings, _WARM_SECONDS)
+    return int(answer["pid"]) if answer.get("ok") else None
+
+
+def _say(request: dict[str, str], settings: Settings, seconds: float) -> dict[str, Any]:
+    """The standby's answer; empty where there is none within `seconds`."""
     try:
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
-            connection.settimeout(5.0)
+            connection.settimeout(seconds)
             with open_socket_folder(settings.run_dir) as folder:
                 connection.connect(f"{folder}/{SOCKET_FILE}")
-            connection.sendall(request.encode())
+            connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("r", encoding="utf-8") as stream:
-                answer = json.loads(stream.readline() or "{}")
+                answer: dict[str, Any] = json.loads(stream.readline() or "{}")
+                return answer
     except (OSError, ValueError):
-        return None
-    return int(answer["pid"]) if answer.get("ok") else None
+        return {}
 
 
 @contextmanager

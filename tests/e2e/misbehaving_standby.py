@@ -17,7 +17,7 @@ from typing import Any
 from easeml_core.settings import Settings
 from easeml_core.workorder import WorkOrder
 from training import networks, pipelines
-from training.standby import Standby, rehearse
+from training.standby import Standby
 
 MEBIBYTE = 1024**2
 
@@ -88,6 +88,5 @@ class MisbehavingStandby(Standby):
 
 
 if __name__ == "__main__":
-    rehearse()
     MisbehavingStandby(Settings().run_dir).serve()
     sys.exit(0)
