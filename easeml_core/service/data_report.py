@@ -20,14 +20,26 @@ if TYPE_CHECKING:
     from easeml_core.service.context import Service
 
 _SAMPLE = 5
+_LINES = "of a line `file.jsonl#line` (from 1) unless it has an `id`"
 _IDS = {
     "image": "Of an image it is the path below `data/`, in an archive `archive.zip/path`; in a table of "
-    "labels the column `file`.",
-    "vector": "Of a row of a table it is the column `id`, else `file.csv#row` (rows count from 1).",
+    "labels the column `file`; of a pair the path of its input.",
+    "vector": "Of a row of a table it is the column `id`, else `file.csv#row` (rows count from 1), "
+    f"{_LINES}.",
     "series": "Of a series it is `file.ts#number` (from 1), of a row of a table the column `id`, else "
-    "`file.csv#row`.",
+    f"`file.csv#row`, {_LINES}.",
+    "tree": f"Of a tree it is {_LINES.removeprefix('of a line ')}.",
+    "bytes": f"Of a file it is the path below `data/`, {_LINES}.",
 }
-_NPZ = "Of an array it is the array `ids`, else `file.npz[position]` (from 0)."
+_ARRAYS = "Of an array it is the array `ids`, else `file.npz[position]` (from 0)."
+_SAMPLES = "Of a sample of an ease.ml directory it is the path of its folder, without `input`."
+_UNITS = {
+    "image": "images of",
+    "vector": "vectors of",
+    "series": "series with steps of",
+    "tree": "trees with nodes of",
+    "bytes": "objects as bytes, of a width of",
+}
 
 
 def write_report(service: Service, name: TaskName, version: Version) -> bool:
@@ -91,8 +103,16 @@ def report_text(name: TaskName, version: Version) -> str:
 
 def _size(facts: VersionFacts) -> str:
     shape = " × ".join(map(str, facts.shape))
-    of = {"image": "images of", "vector": "vectors of", "series": "series with steps of"}[facts.kind]
-    return f"{facts.n} {of} {shape}, values from {facts.low:g} to {facts.high:g}"
+    text = f"{facts.n} {_UNITS[facts.kind]} {shape}, values from {facts.low:g} to {facts.high:g}"
+    if facts.max_length is not None:
+        text += f", {facts.mean_length:.4g} long on average and {facts.max_length} at most"
+    if facts.target_shape is None:
+        return text
+    shape = " × ".join(map(str, facts.target_shape))
+    text += (
+        f"; each is to be answered with {shape}, values from {facts.target_low:g} to {facts.target_high:g}"
+    )
+    return text if facts.target_max_length is None else f"{text}, {facts.target_max_length} long at most"
 
 
 def _split(facts: VersionFacts) -> str:
@@ -115,10 +135,15 @@ def _classes(version: Version) -> list[tuple[object, ...]]:
     return [(name, counts[name, "train"], counts[name, "val"]) for name in version.facts.classes or ()]
 
 
+def _how(facts: VersionFacts) -> str:
+    arrays = _ARRAYS if facts.kind in ("image", "vector", "series") else ""
+    return " ".join(filter(None, (_IDS[facts.kind], arrays, _SAMPLES)))
+
+
 def _ids(version: Version) -> str:
     shown = ", ".join(plain(ident) for ident in version.ids[:_SAMPLE])
     return (
         f"## Ids\n\n`{naming.EXAMPLES_CSV}` lists the id of every example, with its label and split. "
-        f"`{naming.REFINE_FILE}` and predictions use the same ids. {_IDS[version.facts.kind]} {_NPZ}\n\n"
+        f"`{naming.REFINE_FILE}` and predictions use the same ids. {_how(version.facts)}\n\n"
         f"The first ones: {shown}\n"
     )

@@ -2,9 +2,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from pathlib import Path
 
+import pytest
+
+from easeml_core.data import Limits, build_version, open_version
+from easeml_core.naming import version_dir
 from easeml_core.service import Service
+from easeml_core.service.data_report import report_text
 from easeml_core.service.intake import run_intake
+from tests.data.uploads import NAME, spec_of
 
 PROGRAM = "program: '{input: {[Tensor[2]], []}, output: {[Tensor[OUT]], []}}'\n"
 ROWS = "id,a,b,label\n" + "".join(f"c{i},{i},{i * i},{'yn'[i % 2]}\n" for i in range(40))
@@ -67,3 +75,46 @@ def test_several_values_are_not_offered_as_a_label_to_correct(service: Service) 
     text = service.bucket.read("lab/rows/examples.csv").decode()
     submit(service, rows, 2, "objective: mse\n", refine=text.replace("rows.csv#3,1", "rows.csv#3,0"))
     assert [row["id"] for row in examples(service) if row["keep"] == "0"] == ["rows.csv#3"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "row", "words"),
+    [
+        (
+            "[Tensor[1]], [next]",
+            "[Tensor[2]], [next]",
+            {"input": [1, 5], "output": [[2, 3]]},
+            "10 series with steps of 1, values from 0 to 9, 2 long on average and 2 at most; each is to be "
+            "answered with 2, values from 2 to 3, 1 long at most",
+        ),
+        (
+            "[Tensor[1]], [left, right]",
+            "[Tensor[2]], []",
+            {"tree": {"value": 1, "left": 5}},
+            "10 trees with nodes of 1, values from 0 to 9, 2 long on average and 2 at most.",
+        ),
+        (
+            "[Tensor[1, 1]], [next]",
+            "[Tensor[1, 1]], [next]",
+            {"input": [[[1]], [[5]]]},
+            "10 objects as bytes, of a width of 1, values from 0 to 224, 8 long on average",
+        ),
+    ],
+)
+def test_every_kind_of_data_is_reported(
+    tmp_path: Path, inputs: str, outputs: str, row: dict[str, object], words: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps(row | {"label": "ab"[i % 2]}).replace("5", str(i)) for i in range(10)]
+    (tmp_path / "data/d.jsonl").write_text("\n".join(lines))
+    facts = build_version(
+        tmp_path,
+        spec_of(inputs, outputs),
+        parent=None,
+        limits=Limits(),
+        versions_dir=tmp_path / "versions",
+        name=NAME,
+    )
+    text = report_text(NAME, open_version(version_dir(tmp_path / "versions", NAME, facts.digest)))
+    assert words in text
+    assert "The first ones: d.jsonl\\#1, d.jsonl\\#2" in text
