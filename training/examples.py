@@ -1,12 +1,14 @@
 """The examples of a data version as the arrays a model sees: float32, raw units, by index.
 
-Shapes: images `(N, H, W, C)`; vectors `(N, D)`; series `(N, T, D)` with T the longest of the batch and NaN
-after the end of the shorter ones.
+Shapes: images `(N, H, W, C)`; vectors `(N, D)`; series `(N, T, D)`, trees `(N, T, A + R)` (features of a
+node, then where its children are) and bytes `(N, T, 1)`, with T the longest of the batch and NaN after the
+end of the shorter ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,25 +37,48 @@ class Examples:
 
     def inputs(self, indices: Indices) -> Floats:
         """The inputs at `indices`, copied out of the memory map."""
-        if self.facts.kind != "series":
-            return np.asarray(self.version.inputs[indices], dtype=np.float32)
-        offsets = self.version.offsets
-        starts, ends = offsets[indices], offsets[indices + 1]
-        longest = max(int((ends - starts).max(initial=0)), 1)
-        batch = np.full((len(indices), longest, self.version.values.shape[1]), np.nan, dtype=np.float32)
-        for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            batch[row, : end - start] = self.version.values[start:end]
-        return batch
+        version = self.version
+        if self.facts.kind in ("image", "vector"):
+            return np.asarray(version.inputs[indices], dtype=np.float32)
+        children = version.children if self.facts.kind == "tree" else None
+        return padded(version.values, version.offsets, indices, children)
 
     def targets(self, indices: Indices) -> npt.NDArray[np.generic]:
-        """The targets at `indices`: int64 `(N,)` classes or float32 `(N, K)` values."""
-        return np.asarray(self.version.targets[indices])
+        """The targets at `indices`: int64 `(N,)` classes, float32 `(N, K)` values or `(N, D, E, F)` images,
+        or float32 `(N, T, D)` steps or bytes to answer with, padded as inputs are."""
+        if self.facts.task_kind in ("classification", "regression"):
+            return np.asarray(self.version.targets[indices])
+        if self.facts.kind == "image":
+            return np.asarray(self.version.targets[indices], dtype=np.float32)
+        return padded(self.version.target_values, self.version.target_offsets, indices)
 
     def sample(self, indices: Indices, count: int) -> Indices:
         """At most `count` of `indices`, evenly spread: the same ones every time."""
         if len(indices) <= count:
             return indices
         return indices[np.linspace(0, len(indices) - 1, count).astype(np.int64)]
+
+
+def padded(
+    values: npt.NDArray[Any],
+    offsets: npt.NDArray[np.int64],
+    indices: Indices,
+    children: npt.NDArray[np.int64] | None = None,
+) -> Floats:
+    """Rows `values[offsets[i]:offsets[i + 1]]` for each of `indices`, as one array with NaN after each end.
+
+    `children` are further columns.
+    """
+    starts, ends = offsets[indices], offsets[indices + 1]
+    longest = max(int((ends - starts).max(initial=0)), 1)
+    width = values.shape[1]
+    columns = width + (0 if children is None else children.shape[1])
+    batch = np.full((len(indices), longest, columns), np.nan, dtype=np.float32)
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        batch[row, : end - start, :width] = values[start:end]
+        if children is not None:
+            batch[row, : end - start, width:] = children[start:end]
+    return batch
 
 
 def batches(indices: Indices, size: int, generator: np.random.Generator | None = None) -> list[Indices]:

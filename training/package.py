@@ -2,7 +2,8 @@
 
 Networks become torch.export programs (MLflow's `pt2` form: no pickle), scikit-learn pipelines skops files.
 Requirements are given, never inferred: inferring loads the model in another interpreter, for seconds.
-Contract of both (through `mlflow.pyfunc`): raw inputs in, probabilities or values `(N, K)` out.
+Contract of both (through `mlflow.pyfunc`): raw inputs in; probabilities or values `(N, K)`, recovered images
+`(N, D, E, F)`, series `(N, S, E)` with NaN after their ends, or bytes `(N, S)` out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import torch
 from sklearn.pipeline import Pipeline
 
 from easeml_core.data import VersionFacts
-from training.models.network import FixedLength, Network
+from training.models.network import Network
+from training.models.preprocess import FixedLength
 
 EXAMPLE_ROWS = 2  # torch.export fixes a dimension of size 1, so the example has two
 _TRUSTED = ("sklearn.", "numpy.", "scipy.", "builtins.")
@@ -40,7 +42,9 @@ def save_network(
     import mlflow.pytorch
 
     exported = network.cpu().eval()
-    module = FixedLength(exported, facts.max_length or 1) if facts.kind == "series" else exported
+    exported.forget_training()
+    is_long = facts.kind not in ("image", "vector")
+    module = FixedLength(exported, facts.max_length or 1) if is_long else exported
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     with torch.no_grad():
@@ -52,7 +56,7 @@ def save_network(
             module,
             str(folder),
             mlflow_model=model,
-            signature=_signature(example, answer, variable_length=facts.kind == "series"),
+            signature=_signature(example, answer, variable_length=is_long),
             input_example=example,
             pip_requirements=_requirements("mlflow", "torch", "numpy"),
             serialization_format="pt2",
@@ -115,7 +119,7 @@ def _signature(example: npt.NDArray[Any], answer: npt.NDArray[Any], *, variable_
 
     free = 2 if variable_length else 1
     inputs = TensorSpec(example.dtype, (-1,) * free + example.shape[free:])
-    outputs = TensorSpec(answer.dtype, (-1, answer.shape[1]))
+    outputs = TensorSpec(answer.dtype, (-1, *answer.shape[1:]))
     return ModelSignature(Schema([inputs]), Schema([outputs]))
 
 

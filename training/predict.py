@@ -1,13 +1,13 @@
 """The job `predict`: a champion's answers for arrays on disk.
 
-Order: `mlflow_url`, `model` (`<tenant>.<task>`), `inputs` (`.npy` of images `(N, H, W, C)` or vectors
-`(N, D)`), or for series `values` (`(total steps, D)`) and `offsets` (`(N + 1,)`), `output` (the `.npy` to
-write), optionally `threads` and `batch_size`. Answer: `model_version`, `run_id`, `n`, `metadata`.
+Order: `mlflow_url`, `model` (`<tenant>.<task>`), `inputs` (`.npy` of images `(N, H, W, C)` or vectors `(N,
+D)`), or for series, trees and bytes `values` (`(total, D)`), `offsets` (`(N + 1,)`) and of trees `children`
+(`(total, R)`), `output` (the `.npy` to write), optionally `threads` and `batch_size`. Answer:
+`model_version`, `run_id`, `n`, `metadata`.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from easeml_core.errors import OperatorError, TemporaryError
 from easeml_core.naming import CHAMPION_ALIAS
 from easeml_core.tracking import Tracking
 from training import device
+from training.examples import padded
 
 _BATCH = 256
 
 
 def predict_files(order: dict[str, Any]) -> dict[str, Any]:
-    """Write the champion's answers `(N, K)` float32 to `output`, aside and renamed.
+    """Write the champion's answers `(N, …)` float32 to `output`, aside and renamed.
 
     Raises TemporaryError where the task has no champion (yet) or MLflow does not answer, OperatorError
     where the model refuses the arrays' shapes.
@@ -65,12 +66,6 @@ def _batches(order: dict[str, Any], size: int) -> list[npt.NDArray[np.float32]]:
         return [np.asarray(inputs[i : i + size], np.float32) for i in range(0, len(inputs), size)]
     values = np.load(order["values"], mmap_mode="r", allow_pickle=False)
     offsets = np.load(order["offsets"], allow_pickle=False)
-    cut = []
-    for start in range(0, len(offsets) - 1, size):
-        ends = offsets[start : start + size + 1]
-        longest = max(int(np.diff(ends).max()), 1)
-        batch = np.full((len(ends) - 1, longest, values.shape[1]), np.nan, np.float32)
-        for row, (a, b) in enumerate(itertools.pairwise(ends)):
-            batch[row, : b - a] = values[a:b]
-        cut.append(batch)
-    return cut
+    children = np.load(order["children"], mmap_mode="r", allow_pickle=False) if "children" in order else None
+    rows = np.arange(len(offsets) - 1)
+    return [padded(values, offsets, rows[i : i + size], children) for i in range(0, len(rows), size)]

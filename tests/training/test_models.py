@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.export import Dim, export
 
-from training.models import images, series
+from training.models import images
 from training.models.fit_images import SMALLEST, Enlarge, stem_reduction
-from training.models.network import FixedLength, Geometry, Network, ScaleImages, Standardise
+from training.models.network import Classifier, Geometry
+from training.models.preprocess import ScaleImages, Standardise
 
 torch.set_num_threads(1)
 
@@ -18,9 +18,7 @@ torch.set_num_threads(1)
 def test_image_models_take_any_size_and_channels(name: str, height: int, width: int, channels: int) -> None:
     side = max(min(height, width), SMALLEST)
     body = nn.Sequential(Enlarge(height, width), images.BUILDERS[name](channels, side, 4), nn.Flatten())
-    network = Network(
-        ScaleImages(0.0, 255.0, None), body, Geometry("image", (height, width, channels), 4, True)
-    )
+    network = Classifier(ScaleImages(0.0, 255.0, None), body, Geometry("image", (height, width, channels), 4))
     x = torch.rand(2, height, width, channels) * 255
     network.train()
     network.loss(network.raw(x), torch.tensor([0, 3])).backward()
@@ -44,26 +42,6 @@ def test_the_normaliser_has_its_single_maximum_where_the_paper_says(k: float) ->
     assert y[-1] == pytest.approx(0, abs=1e-12)
     assert y.max() == pytest.approx(0.25, abs=1e-6)
     assert x[y.argmax()] == pytest.approx(2 ** (-1 / k), abs=1e-3)
-
-
-@pytest.mark.parametrize("name", series.BUILDERS)
-def test_padding_changes_nothing_and_export_takes_any_length(name: str) -> None:
-    torch.manual_seed(0)
-    network = Network(Standardise(3), series.BUILDERS[name](3, 8, 4), Geometry("series", (3,), 4, True, 12))
-    network.before.fit(torch.randn(40, 12, 3))
-    network.eval()
-    x = torch.randn(5, 9, 3)
-    x[1, 4:] = float("nan")
-    program = export(
-        FixedLength(network, 12), (torch.randn(2, 7, 3),), dynamic_shapes=[{0: Dim.AUTO, 1: Dim.AUTO}]
-    ).module()
-    with torch.no_grad():
-        whole = network(x)
-        alone = network(x[1:2, :4])
-        torch.testing.assert_close(whole[1:2], alone)
-        torch.testing.assert_close(program(x), whole)
-        torch.testing.assert_close(program(x[1:2, :4]), alone)
-        torch.testing.assert_close(program(x[:, :1]), network(x[:, :1]))
 
 
 def test_statistics_of_a_constant_feature_are_harmless() -> None:

@@ -1,4 +1,4 @@
-"""A network that takes raw inputs and gives probabilities or values: what is trained is what is exported.
+"""A network that takes raw inputs and gives the model's answer: what is trained is what is exported.
 
 Everything between the data version's raw units and the answer is inside the graph, so a loaded model needs
 none of our code: scaling, normaliser, standardising, masking of padding, softmax, the targets' scale.
@@ -6,6 +6,7 @@ none of our code: scaling, normaliser, standardising, masking of padding, softma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,145 +14,142 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from easeml_core.catalog.normalise import normalise
 from training.examples import Examples
+from training.models.preprocess import ScaleImages, Standardise, Unchanged, moments
 
 _STATISTICS_FROM = 5000  # examples; mean and deviation are known well enough from so many
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The shapes a model is built for. `shape` is `(H, W, C)` or `(D,)`; `outputs` is K."""
+    """The shapes a model is built for.
+
+    `shape` is `(H, W, C)`, or `(D,)` of a vector, a step or a node; `outputs` is K; `max_length` is in steps,
+    nodes or bytes. `children` is R, the links of a node, and `levels` the height of the highest tree. Of what
+    is to be recovered or answered with: `target_shape`, `target_length`, and its range `target_low` to
+    `target_high`; `recovers_itself` says that the target of an example is the example.
+    """
 
     kind: str
     shape: tuple[int, ...]
     outputs: int
-    is_classification: bool
     max_length: int = 1
+    low: float = 0.0
+    high: float = 1.0
+    children: int = 0
+    levels: int = 1
+    target_shape: tuple[int, ...] = ()
+    target_length: int = 1
+    target_low: float = 0.0
+    target_high: float = 1.0
+    recovers_itself: bool = False
 
     @classmethod
     def of(cls, examples: Examples) -> Geometry:
         """The geometry of a data version."""
-        facts = examples.facts
+        facts, tree = examples.facts, examples.facts.kind == "tree"
         return cls(
             facts.kind,
             tuple(facts.shape),
             facts.outputs,
-            examples.is_classification,
             facts.max_length or 1,
+            facts.low,
+            facts.high,
+            children=examples.version.children.shape[1] if tree else 0,
+            levels=tree_levels(examples.version.children, examples.version.offsets) if tree else 1,
+            target_shape=tuple(facts.target_shape or ()),
+            target_length=facts.target_max_length or facts.max_length or 1,
+            target_low=facts.target_low or 0.0,
+            target_high=1.0 if facts.target_high is None else facts.target_high,
+            recovers_itself=not (examples.version.folder / "target_values.npy").exists(),
         )
 
 
-class ScaleImages(nn.Module):
-    """`(N, H, W, C)` in raw units → `(N, C, H, W)`, scaled to [0, 1], normalised, standardised.
-
-    `normaliser` is the k of `easeml_core.catalog.normalise.normalise`; None means identity.
-    """
-
-    def __init__(self, low: float, high: float, normaliser: float | None) -> None:
-        super().__init__()
-        self.low, self.span, self.k = low, max(high - low, 1e-30), normaliser
-        self.register_buffer("mean", torch.zeros(1))
-        self.register_buffer("deviation", torch.ones(1))
-
-    def scale(self, x: Tensor) -> Tensor:
-        """Scale and normalise, without the channel statistics."""
-        x = ((x - self.low) / self.span).clamp(0.0, 1.0)
-        return x if self.k is None else normalise(x, self.k)
-
-    def fit(self, x: Tensor) -> None:
-        """Take the channels' mean and deviation from a sample of the training split."""
-        scaled = self.scale(x).flatten(0, 2)
-        self.mean, self.deviation = scaled.mean(0), scaled.std(0, correction=0).clamp(min=1e-6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(N, H, W, C)` raw → `(N, C, H, W)` standardised."""
-        return ((self.scale(x) - self.mean) / self.deviation).permute(0, 3, 1, 2)
-
-
-class Standardise(nn.Module):
-    """`(…, D)` → the same, each feature with mean 0 and deviation 1 over the training split; NaN stays."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("deviation", torch.ones(features))
-
-    def fit(self, x: Tensor) -> None:
-        """Take mean and deviation from a sample; padding (NaN) does not count, constants stay as they are."""
-        flat = x.flatten(0, -2).double()
-        mean = flat.nanmean(0)
-        deviation = (flat - mean).square().nanmean(0).sqrt()
-        self.mean = mean.float()
-        self.deviation = torch.where(deviation > 1e-12, deviation, torch.ones_like(deviation)).float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Standardise the last axis."""
-        return (x - self.mean) / self.deviation
-
-
 class Network(nn.Module):
-    """Preprocessing, body and head. `raw` is what the loss sees; calling it gives the model's answer.
+    """Preprocessing and body. `raw` is what the loss sees; calling it gives the model's answer."""
 
-    For regression the body works on standardised targets, and the answer is in the targets' own units.
-    """
+    is_classification = False
 
-    def __init__(self, before: ScaleImages | Standardise, body: nn.Module, geometry: Geometry) -> None:
+    def __init__(
+        self, before: ScaleImages | Standardise | Unchanged, body: nn.Module, geometry: Geometry
+    ) -> None:
         super().__init__()
         self.before = before
         self.body = body
-        self.is_classification = geometry.is_classification
+        self.geometry = geometry
+
+    def fit_statistics(self, examples: Examples) -> None:
+        """Set every statistic that the network keeps from the training split."""
+        sample = examples.sample(examples.version.train, _STATISTICS_FROM)
+        self.before.fit(torch.from_numpy(examples.inputs(sample)))
+        self.fit_targets(torch.from_numpy(examples.targets(sample)))
+
+    def fit_targets(self, targets: Tensor) -> None:
+        """Set what is kept of the targets, of which a sample is given."""
+
+    def raw(self, x: Tensor) -> Tensor:
+        """What the body makes of raw inputs."""
+        answer: Tensor = self.body(self.before(x))
+        return answer
+
+    def loss(self, raw: Tensor, targets: Tensor) -> Tensor:
+        """Summed over the batch; about 1 per example for an answer that is always the same."""
+        raise NotImplementedError
+
+    def training_loss(self, x: Tensor, targets: Tensor, forward: Callable[[Tensor], Tensor]) -> Tensor:
+        """The loss that is trained on; `forward` computes `raw`, perhaps faster."""
+        return self.loss(forward(x), targets)
+
+    def forget_training(self) -> None:
+        """Drop what only training needs, before the network is exported."""
+
+
+class Classifier(Network):
+    """Gives `(N, K)` probabilities."""
+
+    is_classification = True
+
+    def loss(self, raw: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of logits `(N, K)`."""
+        return nn.functional.cross_entropy(raw, targets, reduction="sum")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(N, K)` probabilities."""
+        return self.raw(x).softmax(1)
+
+
+class Regressor(Network):
+    """Gives `(N, K)` values in the targets' own units; the body works on standardised targets."""
+
+    def __init__(self, before: Standardise, body: nn.Module, geometry: Geometry) -> None:
+        super().__init__(before, body, geometry)
         self.register_buffer("target_mean", torch.zeros(geometry.outputs))
         self.register_buffer("target_deviation", torch.ones(geometry.outputs))
 
-    def fit_statistics(self, examples: Examples) -> None:
-        """Set every statistic of the preprocessing from the training split."""
-        sample = examples.sample(examples.version.train, _STATISTICS_FROM)
-        self.before.fit(torch.from_numpy(examples.inputs(sample)))
-        if not self.is_classification:
-            targets = torch.from_numpy(examples.targets(examples.version.train).astype(np.float64))
-            deviation = targets.std(0, correction=0)
-            self.target_mean = targets.mean(0).float()
-            self.target_deviation = torch.where(
-                deviation > 1e-12, deviation, torch.ones_like(deviation)
-            ).float()
-
-    def raw(self, x: Tensor) -> Tensor:
-        """`(N, K)` logits, or standardised values."""
-        return self.body(self.before(x))
+    def fit_targets(self, targets: Tensor) -> None:
+        """Mean and deviation of each value."""
+        self.target_mean, self.target_deviation = moments(targets)
 
     def loss(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """Summed over the batch: cross-entropy, or squared error of standardised targets."""
-        if self.is_classification:
-            return nn.functional.cross_entropy(raw, targets, reduction="sum")
+        """Squared error of standardised targets."""
         wanted = (targets - self.target_mean) / self.target_deviation
         return nn.functional.mse_loss(raw, wanted, reduction="none").mean(1).sum()
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(N, K)` probabilities, or values in the targets' own units."""
-        raw = self.raw(x)
-        return raw.softmax(1) if self.is_classification else raw * self.target_deviation + self.target_mean
+        """`(N, K)` values."""
+        return self.raw(x) * self.target_deviation + self.target_mean
 
 
-class FixedLength(nn.Module):
-    """Lets a series network be exported: `(N, T, D)` of any T is brought to `length` steps first.
-
-    torch.export unrolls or fixes the number of steps of a recurrent layer. Shorter series are padded with
-    NaN, which changes nothing; of a longer one, the steps beyond the longest of the data version are not
-    read.
-    """
-
-    def __init__(self, network: Network, length: int) -> None:
-        super().__init__()
-        self.network = network
-        self.length = length
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(N, T, D)` of any T → `(N, K)`."""
-        steps = torch.arange(self.length, device=x.device)
-        kept = x[:, steps.clamp(max=x.shape[1] - 1)]
-        beyond = (steps >= x.shape[1]).view(1, -1, 1)
-        return self.network(kept.masked_fill(beyond, float("nan")))
+def tree_levels(children: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> int:
+    """The largest number of nodes on a way from a root downwards, over all trees of a data version."""
+    level, starts = 0, offsets[:-1][np.diff(offsets) > 0]
+    nodes = starts
+    while len(nodes):
+        level += 1
+        below = children[nodes]
+        nodes = (below + starts[:, None])[below >= 0]
+        starts = np.repeat(starts, (below >= 0).sum(1))
+    return max(level, 1)
 
 
 @torch.no_grad()
@@ -162,7 +160,7 @@ def predict(
     batch_size: int,
     device: torch.device,
 ) -> npt.NDArray[np.float32]:
-    """The network's answers `(len(indices), K)` in evaluation mode."""
+    """The network's answers `(len(indices), …)` in evaluation mode."""
     network.eval()
     answers = [
         network(torch.from_numpy(examples.inputs(indices[start : start + batch_size])).to(device)).cpu()
