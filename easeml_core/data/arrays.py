@@ -30,8 +30,6 @@ TARGET_NAMES = ("y", "targets", "labels", "target", "label")
 _CHUNK = 1 << 20
 # Below this size no ratio is suspicious.
 _RATIO_FROM = 64 << 20
-# A row of an array costs less than a file, but its id and label stay in memory too.
-_ROWS_PER_FILE = 10
 
 
 @dataclass(slots=True)
@@ -45,8 +43,7 @@ class Allowance:
     @classmethod
     def of(cls, limits: Limits) -> Allowance:
         """The allowance of one upload."""
-        rows = limits.max_files * _ROWS_PER_FILE
-        return cls(limits.max_upload_bytes, rows, limits.max_expansion_ratio)
+        return cls(limits.max_upload_bytes, limits.max_rows, limits.max_expansion_ratio)
 
 
 def read_npz(

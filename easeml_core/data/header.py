@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -73,6 +73,21 @@ def read_header(
         names = [str(i + 1) for i in range(len(cells))]
     if delimiter != ",":
         findings.converted[f"{where}:delimiter"] = {"\t": "tab"}.get(delimiter, delimiter)
+    return name_columns(names, delimiter, given, above, where, form, findings, labelled=labelled)
+
+
+def name_columns(
+    names: Sequence[str],
+    delimiter: str,
+    given: bool,
+    above: int,
+    where: str,
+    form: Form | None,
+    findings: Findings,
+    *,
+    labelled: bool,
+) -> Header | None:
+    """Which column is what, by their `names`; see `Header` for the rest. None after noting a problem."""
     lower = [name.lower() for name in names]
     double = [name for name, count in Counter(lower).items() if count > 1]
     if double:
@@ -173,9 +188,10 @@ def match_columns(header: Header, where: str, form: Form, findings: Findings) ->
         return None
     if len(header.features) != form.size:
         seen = "tab" if header.delimiter == "\t" else header.delimiter
+        split = f" (delimiter {seen!r})" if seen else ""
         text = (
-            f"has {len(header.features)} columns beside {'id and ' if header.id is not None else ''}label "
-            f"(delimiter {seen!r}); the program wants {form.size}"
+            f"has {len(header.features)} columns beside {'id and ' if header.id is not None else ''}label"
+            f"{split}; the program wants {form.size}"
         )
         findings.problem(where, text, fix="change the program in task.yaml or the columns")
         return None

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from easeml_core.settings import Settings
 
+_ROWS_PER_FILE = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -17,6 +19,11 @@ class Limits:
     max_expansion_ratio: float = 200.0
     max_pixels: int = 64_000_000
     max_broken_share: float = 0.1
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of an array or table: one costs less than a file, but its id and label stay in memory too."""
+        return self.max_files * _ROWS_PER_FILE
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:

@@ -12,8 +12,8 @@ from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form
 from easeml_core.data.label_tables import place_by_tables
 from easeml_core.data.limits import Limits
-from easeml_core.data.sources import Sources
-from easeml_core.data.tree import Tree
+from easeml_core.data.sources import PARQUET_ENDS, Sources
+from easeml_core.data.tree import SourceFile, Tree
 from easeml_core.data.units import Units
 
 
@@ -54,13 +54,24 @@ def _read(
         yield from _read_images(tree, sources, form, units, limits, findings, labels_from, labelled=labelled)
     for file in sources.tables:
         if file.name not in labels_from:
-            yield from tables.read_csv(file, form, findings, labelled=labelled)
+            yield from _read_table(file, form, limits, findings, labelled=labelled)
     if sources.arrays:
         yield from _read_arrays(sources, form, units, limits, scratch, findings, labelled=labelled)
     for file in sources.series:
         yield from series.read_ts(file, form, findings, labelled=labelled)
     if sources.lines or sources.samples or sources.objects:
         yield from _read_records(tree, sources, form, findings, labelled=labelled)
+
+
+def _read_table(
+    file: SourceFile, form: Form, limits: Limits, findings: Findings, *, labelled: bool
+) -> Iterator[Example]:
+    if file.suffix not in PARQUET_ENDS:
+        yield from tables.read_csv(file, form, findings, labelled=labelled)
+        return
+    from easeml_core.data.parquet import read_parquet
+
+    yield from read_parquet(file, form, limits.max_rows, findings, labelled=labelled)
 
 
 def _read_records(

@@ -62,7 +62,7 @@ def _check(
         findings.problem(where, text, line=line, fix="resample them and set @timeStamps false")
         return False
     if labelled and not (_flag(header, "@classlabel") or _flag(header, "@targetlabel")):
-        text = "says that its series have no class (@classLabel true is missing)"
+        text = "says that its series have no class (@classLabel or @targetLabel true is missing)"
         findings.problem(where, text, line=line, fix="add the class at the end of each line, and @classLabel")
         return False
     declared = header.get("@dimensions") or header.get("@dimension")
@@ -89,7 +89,13 @@ def _example(
     label = None
     if _flag(header, "@classlabel") or _flag(header, "@targetlabel"):
         label = plain(parts.pop())
-    if labelled:
+    target = None
+    if labelled and form.task_kind == "regression":
+        target = _target(label or "", form, where, row, findings)
+        if target is None:
+            return
+        label = None
+    elif labelled:
         known = [plain(name) for name in header.get("@classlabel", [])[1:]]
         if not label or label == "?":
             findings.row(where, row, "the class is missing", fix="add it or remove the series")
@@ -113,7 +119,19 @@ def _example(
         if filled is None:
             findings.quarantine(f"{where}:{row}", "all its values are missing")
             return
-        yield Example(f"{file.name}#{row}", f"{where}:{row}", filled, label=label, split=file.split)
+        ident, place = f"{file.name}#{row}", f"{where}:{row}"
+        yield Example(ident, place, filled, label=label, target=target, split=file.split)
+
+
+def _target(text: str, form: Form, where: str, row: int, findings: Findings) -> tuple[float, ...] | None:
+    """What is to be predicted, of values with commas between; None after noting a problem."""
+    values = [number(cell) for cell in text.split(",")]
+    known = tuple(value for value in values if value is not None and np.isfinite(value))
+    if len(known) == len(values) == form.outputs:
+        return known
+    wanted = f"{form.outputs} finite number{'s' if form.outputs > 1 else ''}"
+    findings.row(where, row, f"what is to be predicted must be {wanted}", fix="add it or remove the series")
+    return None
 
 
 def _values(text: str) -> npt.NDArray[np.float64] | None:

@@ -13,6 +13,7 @@ from easeml_core.data.tree import SourceFile, Tree
 from easeml_core.data.units import Units
 
 TABLE_ENDS = (".csv", ".tsv")
+PARQUET_ENDS = (".parquet", ".pq")
 ARRAY_ENDS = (".npz",)
 SERIES_ENDS = (".ts",)
 LINES_ENDS = (".jsonl", ".ndjson")
@@ -27,8 +28,8 @@ _PACKED = "a data set directory of ease.ml, or a .zip or .tar of these"
 _ALLOWED = {
     ("image", "classification"): f"images (in a folder per class), .npz, .csv, {_PACKED}",
     ("image", "recovery"): f"images (in folders inputs and targets, named alike), .npz, {_PACKED}",
-    ("vector", ""): f".csv, .npz, .jsonl, {_PACKED}",
-    ("series", ""): f".ts, .npz, .csv, .jsonl, {_PACKED}",
+    ("vector", ""): f".csv, .parquet, .npz, .jsonl, {_PACKED}",
+    ("series", ""): f".ts, .npz, .csv, .parquet, .jsonl, {_PACKED}",
     ("series", "translation"): f".npz, .jsonl, {_PACKED}",
     ("tree", ""): f".jsonl, {_PACKED}",
     ("bytes", "classification"): f".jsonl, files of any type (in a folder per class), {_PACKED}",
@@ -97,7 +98,7 @@ def _ends_for(form: Form) -> dict[str, tuple[str, ...]]:
     if form.kind in ("image", "vector", "series"):
         ends["arrays"] = ARRAY_ENDS
         if not form.has_answers:
-            ends["tables"] = TABLE_ENDS
+            ends["tables"] = TABLE_ENDS if form.kind == "image" else (*TABLE_ENDS, *PARQUET_ENDS)
     if form.kind == "image":
         ends["images"] = IMAGE_ENDS
     else:

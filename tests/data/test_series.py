@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.uploads import series
+from tests.data.uploads import series, spec_of
 
 Put = Callable[[str, "bytes | str"], Path]
 
@@ -85,3 +85,15 @@ def test_broken_series_are_named(build: Any, put: Put) -> None:
 def test_files_that_are_refused(refused: Any, put: Put, content: bytes | str, words: str) -> None:
     put("data/X.ts", content)
     assert words in refused(series(1, 2))
+
+
+def test_numbers_to_predict_stand_where_the_class_does(build: Any, put: Put, refused: Any) -> None:
+    rows = "".join(f"{i},{i + 1}:{i / 2}\n" for i in range(20))
+    head = HEAD.replace("@classLabel true a b", "@targetLabel true").format("true")
+    put("data/X.ts", head + rows)
+    spec = spec_of("[Tensor[1]], [next]", "[Tensor[1]], []", "r2")
+    version = build(spec)
+    assert version.facts.task_kind == "regression"
+    assert version.targets[:3, 0].tolist() == [0, 0.5, 1]
+    put("data/X.ts", head + rows + "1,2:x\n3,4:inf\n5,6:\n")
+    assert "rows 21, 22, 23: what is to be predicted must be 1 finite number" in refused(spec)

@@ -352,7 +352,7 @@ def test_nothing_usable_is_told_with_what_was_found(refused: Any, put: Put) -> N
     put("data/notes.pdf", "x")
     text = refused(vector(2, 2))
     assert "found notes.pdf" in text
-    assert "upload .csv, .npz" in text
+    assert "upload .csv, .parquet, .npz" in text
 
 
 def test_other_files_are_left_out_with_a_warning(build: Any, put: Put) -> None:
