@@ -97,7 +97,7 @@ class Round:
     candidate: str
     decide: Span
     train: Span
-    settle: Span
+    settle: Span | None  # where the train step did not settle it
     ordered: float  # its work order was written
     claimed: float  # the trainer's process had taken it
     begun: float  # and had imported what it needs
@@ -116,7 +116,7 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
     settled = _settled(settings)
     rounds = []
     for run_id, tasks in runs.items():
-        if any(tasks[name]["state"] != "success" for name in ("decide", "train", "settle")):
+        if tasks["train"]["state"] != "success":
             continue
         folder = Path(airflow.xcom(dag_id, run_id, "decide")["order_path"]).parent
         result = json.loads((folder / "result.json").read_bytes())
@@ -135,7 +135,9 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
                 ended=_written(folder / "result.json"),
                 settled=settled[result["trial_id"], result["attempt"]],
                 timings=timings,
-                **{name: _span(tasks[name]) for name in ("decide", "train", "settle")},
+                decide=_span(tasks["decide"]),
+                train=_span(tasks["train"]),
+                settle=_span(tasks["settle"]) if tasks["settle"]["state"] == "success" else None,
             )
         )
     return sorted(rounds, key=lambda round_: round_.train.start)
@@ -144,7 +146,7 @@ def read_rounds(airflow: Airflow, settings: Settings, device: str) -> list[Round
 def idle_parts(before: Round, after: Round) -> dict[str, float]:
     """Where the time between two rounds' computing went; `idle` is their sum."""
     going_on = max(before.ended, before.train.start)
-    if after.ordered < before.settle.start:  # the train step handed the device over
+    if before.settle is None:  # the train step handed the device over
         settle, decide = before.settled - going_on, after.ordered - before.settled
     else:
         settle, decide = before.settle.seconds, after.ordered - after.decide.start

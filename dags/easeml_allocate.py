@@ -14,9 +14,10 @@ DOC = """
 ### Keeps `{device}` busy
 
 Each run is one trial: **decide** asks the allocator which tenant's which model to train next and leases the
-device; **train** runs the trainer and shows its log; **settle** writes the result, promotes the task's best
-model and updates the tenant's status.
+device; **train** runs the trainer, shows its log, writes the result, promotes the task's best model, updates
+the tenant's status and starts what the device trains next; **settle** does what train could not.
 
+* **settle is skipped?** That is the normal, green run: train has settled its trial.
 * **Nothing to do?** `decide` waits for work, then skips the rest. That is a normal, green run.
 * **A trial failed?** Also green: a failed trial is a result (`easeml decisions`, the train task's log).
 * **A red run** means the machinery failed: ledger, MLflow or trainer could not be reached. After three in a
@@ -54,7 +55,7 @@ def allocate(device: str, settings: Settings) -> DAG:
         )
         train = TrainModelOperator(
             task_id="train",
-            doc_md="Runs the trainer and shows its log. Mark it failed to end this trial's attempt.",
+            doc_md="Runs the trainer, shows its log, settles the trial. Mark it failed to end its attempt.",
             assignment=decide.output,
             retries=3,
             # The last net, under the trainer's own limit and the hook's deadline.
@@ -62,7 +63,7 @@ def allocate(device: str, settings: Settings) -> DAG:
         )
         settle = SettleOperator(
             task_id="settle",
-            doc_md="Writes the result, promotes the best model, updates the tenant's status. Safe to repeat.",
+            doc_md="Settles the trial where train could not. Safe to repeat.",
             assignment=decide.output,
             trained=train.output,
             trigger_rule=TriggerRule.ALL_DONE,

@@ -2,8 +2,8 @@
 
 Settling, deciding and starting a trainer take a tenth of a second; scheduling a settle and a decide step for
 them takes a whole one, in which the device would idle. So the train step does all that when its trainer has
-ended well, and those two steps come after it and find it done. Whatever goes wrong here is left to them:
-all of it may be repeated.
+ended well; the settle step is then skipped, and the next decide step finds the assignment made. Whatever
+goes wrong here is left to those two: all of it may be repeated.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ AHEAD_SECONDS = 20.0
 PROMOTE_SECONDS = 120.0
 
 
-def hand_over(hook: TrainerHook, context: Context) -> str | None:
+def hand_over(hook: TrainerHook, context: Context) -> bool:
     """Settle the attempt that `hook` watched, start what its device trains next, and follow up.
 
-    Returns the settled trial's state; None, and nothing is done, after an attempt that was interrupted or
-    that the installation failed. While the device's DAG is paused nothing is started: it drains. Raises what
-    settling, deciding and starting raise.
+    False, and nothing is done, after an attempt that was interrupted or that the installation failed. While
+    the device's DAG is paused nothing is started: it drains. Raises what settling, deciding and starting
+    raise.
     """
     from easeml_core.service import decide, settle, trainer
     from easeml_core.workorder import Outcome
@@ -39,7 +39,7 @@ def hand_over(hook: TrainerHook, context: Context) -> str | None:
     service, ended = hook.service, hook.assignment
     result = trainer.collect(hook.folder)
     if result.fault or result.outcome is Outcome.INTERRUPTED:
-        return None
+        return False
     settlement = settle.settle(service, ended.trial_id, ended.attempt, result)
     instance = context["ti"]
     if not instance.get_dag(instance.dag_id).is_paused:
@@ -48,7 +48,7 @@ def hand_over(hook: TrainerHook, context: Context) -> str | None:
             trainer.start(Path(following.order_path), service.settings, ahead=AHEAD_SECONDS)
             hook.log.info("trial %d has the device now", following.trial_id)
     follow_up(service, settlement)
-    return settlement.state
+    return True
 
 
 def follow_up(service: Service, settlement: Settlement) -> None:

@@ -80,12 +80,12 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
     running; the next try of the task attaches to it. An attempt is never started twice: where its trainer has
     ended meanwhile, however it ended, that end is what is settled.
 
-    A trainer that ended by itself hands the device over to the next trial at once (`hand_over`), unless the
-    device's DAG has been paused.
+    When its trainer has ended by itself, this step settles the trial and hands the device over to the next
+    one at once (`hand_over`), and skips the settle step, which is for all other ends.
 
-    `assignment` is what `DecideOperator` returned. Returns `{"trial_id", "attempt", "stopped", "settled"}`;
-    `stopped` is a `Stop`, or None where the trainer ended by itself; `settled` is the trial's state where the
-    device was handed over. Raises when Airflow takes the task away.
+    `assignment` is what `DecideOperator` returned. Returns `{"trial_id", "attempt", "stopped"}` for the
+    settle step; `stopped` is a `Stop`, or None where the trainer ended by itself. Raises when Airflow takes
+    the task away.
     """
 
     ui_color = "#e6f4ea"
@@ -129,7 +129,9 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
             self.log.warning("not ours any more: %s", error)
             self.hook.stop(Stop.FENCED)
             return self._outcome()
-        return outcome | {"settled": None if self.hook.stopped else self._hand_over(context)}
+        if self.hook.stopped is None and self._hand_over(context):
+            raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))
+        return outcome
 
     def submit_job(self, context: Context) -> dict[str, Any]:
         """Start the trainer; its pid, start time and folder are what a later try attaches to."""
@@ -161,28 +163,28 @@ class TrainModelOperator(ResumableJobMixin, BaseOperator):
         """End the trainer and everything it started, before Airflow ends this process."""
         self.hook.stop(Stop.KILLED, grace=KILL_GRACE_SECONDS)
 
-    def _hand_over(self, context: Context) -> str | None:
+    def _hand_over(self, context: Context) -> bool:
+        """Whether the trial is settled, and nothing is left to do for the steps after this one."""
         try:
             return hand_over(self.hook, context)
         except Exception:  # of ledger, standby or Airflow: the next steps try again and report it
             self.log.warning("the device was not handed over; the next steps do it", exc_info=True)
-            return None
+            return False
 
     def _outcome(self) -> dict[str, Any]:
         stopped = self.hook.stopped
         if stopped is Stop.KILLED:
             raise AirflowException("Airflow took this task away; its trainer was ended")
         a = self.hook.assignment
-        return {"trial_id": a.trial_id, "attempt": a.attempt, "stopped": stopped, "settled": None}
+        return {"trial_id": a.trial_id, "attempt": a.attempt, "stopped": stopped}
 
 
 class SettleOperator(BaseOperator):
     """Writes an attempt's end into the ledger, and has the champion and the tenant's status follow.
 
-    Where the train step has done so, there is nothing left to do. Else this runs whatever happened before
-    it, and again after a crash, with the same effect: the ledger refuses a second settlement of an attempt,
-    promotion and status are idempotent. An attempt that was given up before counts for nothing, and is no
-    fault either.
+    Skipped where the train step has done so. Else it runs whatever happened before it, and again after a
+    crash, with the same effect: the ledger refuses a second settlement of an attempt, promotion and status
+    are idempotent. An attempt that was given up before counts for nothing, and is no fault either.
 
     `assignment` is what `DecideOperator` returned (None where it failed), `trained` what
     `TrainModelOperator` returned (None where it failed). Returns the trial's state. Raises, after all is
@@ -204,9 +206,6 @@ class SettleOperator(BaseOperator):
 
         if not self.assignment:
             raise AirflowException("no assignment: see the decide step's log")
-        if self.trained and (settled := self.trained.get("settled")):
-            self.log.info("%s; the train step has settled it", settled)
-            return str(settled)
         service = Service.from_environment()
         a = _assignment(self.assignment)
         result = self._result(service, a)
