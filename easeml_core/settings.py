@@ -68,6 +68,12 @@ class Settings(BaseSettings):
         description="device → Airflow queue of its host (Celery, Kubernetes); unnamed: the default one",
     )
     policy: str = "hybrid"
+    fairness_rounds: float = Field(
+        20.0,
+        gt=0,
+        description="a task that waited longer goes first, whatever the policy; a round is one decision for "
+        "every task with work left",
+    )
     seed: int = 20180827
     decide_wait_seconds: float = Field(30.0, ge=0, description="how long a free device waits for work")
     lease_seconds: float = Field(90.0, gt=5, description="a lease not renewed for so long has expired")

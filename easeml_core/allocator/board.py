@@ -176,7 +176,8 @@ def _same(old: OpenTask, new: OpenTask) -> bool:
 
 def _extended(view: TaskView, old: TaskView) -> TaskView:
     """`view`, with the path of `old` where it is one trial behind."""
-    behind = view.names == old.names and view.played[:-1] == old.played and view.values[:-1] == old.values
+    more = len(view.played) > len(old.played) and view.names == old.names
+    behind = more and view.played[:-1] == old.played and view.values[:-1] == old.values
     if behind and view.values[-1] is not None and "path" in old.__dict__:
         longer = gp.extend(old.path, view.played[-1], view.values[-1])
         if longer is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from easeml_core.allocator.policy import make_policy
@@ -24,16 +24,18 @@ log = logging.getLogger(__name__)
 LOWER_RUNGS = ("round_robin", "round_robin+cheapest")
 
 
-def choose_with_ladder(policy: str | Policy, request: AllocationRequest) -> Decision | Nothing:
+def choose_with_ladder(
+    policy: str | Policy, request: AllocationRequest, make: Callable[[str], Policy] | None = None
+) -> Decision | Nothing:
     """Ask `policy` (a name, or a policy itself), then the lower rungs, until one answer holds.
 
-    `Decision.fallbacks` has one line per failed rung, `name: what was wrong`. Raises `FallbackError`
-    only if even the last rung failed.
+    `make` makes a policy of its name, `make_policy` unless given. `Decision.fallbacks` has one line per
+    failed rung, `name: what was wrong`. Raises `FallbackError` only if even the last rung failed.
     """
     failures: list[str] = []
     for name, rung in _rungs(policy):
         try:
-            answer = (make_policy(rung) if isinstance(rung, str) else rung).choose(request)
+            answer = ((make or make_policy)(rung) if isinstance(rung, str) else rung).choose(request)
             check(answer, request)
         except Exception as problem:  # the ladder is there for the errors that nobody foresaw
             failures.append(f"{name}: {type(problem).__name__}: {problem}")

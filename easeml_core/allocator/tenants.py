@@ -132,7 +132,7 @@ class Greedy:
         waiting = tuple(view for view in board.servable if not view.plays)
         if waiting:
             return GreedyState(waiting, {}, ())
-        gap = {view.task.task: view.task.weight * self.gap(view, board) for view in board.servable}
+        gap = {view.task.task: weighed(view, self.gap(view, board)) for view in board.servable}
         average = sum(gap.values()) / len(gap) - _ROUNDING
         return GreedyState((), gap, tuple(view for view in board.servable if gap[view.task.task] >= average))
 
@@ -165,7 +165,12 @@ class Greedy:
     def promise(self, view: TaskView, board: Board) -> float:
         """max_k B(k) over the arms that may be started, less the best so far, times the task's weight."""
         bounds = self.bounds.scores(view, board)
-        return view.task.weight * (float(bounds[view.open].max()) - view.incumbent)
+        return weighed(view, float(bounds[view.open].max()) - view.incumbent)
+
+
+def weighed(view: TaskView, gain: float) -> float:
+    """`gain` times the task's weight; a loss divided by it, so that weight never sets a task back."""
+    return gain * view.task.weight if gain >= 0 else gain / view.task.weight
 
 
 def so_far(view: TaskView) -> str:

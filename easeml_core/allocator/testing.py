@@ -202,6 +202,17 @@ class PolicyContract:
             assert policy.choose(request) == policy.choose(request) == self.policy().choose(request)
             assert request.memory == before
 
+    def test_what_was_asked_before_does_not_matter(self) -> None:
+        """A policy that lives on may keep what it computed, but answers as a fresh one."""
+        for request in self.requests()[::3]:
+            kept = self.policy()
+            kept.choose(request)
+            first, *others = request.tasks
+            nearer = replace(first, remaining_seconds=25.0, deadline_in=40.0, since=first.since + 1)
+            changed = replace(request, tasks=(nearer, *others))
+            assert kept.choose(changed) == self.policy().choose(changed)
+            assert kept.choose(request) == self.policy().choose(request)
+
     def test_order_of_listing_does_not_matter(self) -> None:
         """Permuting tasks, arms, trials or the prior's arms gives the same choice."""
         for seed, request in enumerate(self.requests()):
@@ -215,6 +226,20 @@ class PolicyContract:
             # Powers of two, so that nothing is rounded and a tie stays a tie.
             for factor in (2.0**-10, 2.0**12):
                 assert _choice(self.policy().choose(rescaled(request, factor))) == expected
+
+    def test_weight_never_sets_a_task_back(self) -> None:
+        """The task that is served is served all the more with a larger weight."""
+        for request in self.requests()[::3]:
+            answer = self.policy().choose(request)
+            if isinstance(answer, Decision):
+                served = answer.choice.task
+                heavier = (
+                    replace(task, weight=3 * task.weight) if task.task == served else task
+                    for task in request.tasks
+                )
+                again = self.policy().choose(replace(request, tasks=tuple(heavier)))
+                assert isinstance(again, Decision)
+                assert again.choice.task == served
 
     def test_explains_itself(self) -> None:
         """A reason that names task and arm, at most five runners-up, each startable, none the choice."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from easeml_core.allocator import choose_with_ladder
+from easeml_core.allocator.fairness import make_fair
 from easeml_core.allocator.seen import seen
 from easeml_core.allocator.types import Decision, Nothing, Scored
 from easeml_core.errors import OperatorError, TemporaryError
@@ -125,7 +127,8 @@ def _choose(session: Session, settings: Settings, device: str) -> tuple[Attempt 
     if planned is not None:
         return trials.lease(session, planned, device, settings.lease_seconds), ()
     situation = build_request(session, device, settings.seed)
-    answer = choose_with_ladder(settings.policy, situation.request)
+    make = partial(make_fair, floor=settings.fairness_rounds)
+    answer = choose_with_ladder(settings.policy, situation.request, make)
     if isinstance(answer, Nothing):
         return None, situation.over
     task = trials.locked_task(session, situation.tasks[answer.choice.task].id)
