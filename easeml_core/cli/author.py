@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 PANEL = "Tenant: before uploading"
+SHOWN = 20  # near duplicates that are named one by one
 
 
 @app.command(rich_help_panel=PANEL, epilog="Example: easeml validate ./digits")
@@ -108,4 +109,8 @@ def _summary(facts: VersionFacts) -> str:
     if facts.dropped:
         lines.append(f"left out as no data: {', '.join(facts.dropped)}")
     lines += [f"warning: {warning}" for warning in facts.warnings]
+    lines += [
+        f"warning: {held} (validation) is nearly the same as {seen} (train)"
+        for held, seen in facts.near_duplicates[:SHOWN]
+    ]
     return "\n".join(lines)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from easeml_core import naming
 from easeml_core.data import reference
 from easeml_core.data import split as splitting
+from easeml_core.data.duplicates import near_duplicates
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Form
 from easeml_core.data.intact import is_copy
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STAGING = ".staging"
+_SIZES = 20  # of images, that are kept
 
 
 def build_version(
@@ -64,7 +66,10 @@ def build_version(
     try:
         builder = _Builder(form, spec.validation_fraction, spec.validation_seed, parent, limits)
         facts = builder.build(upload, folder, scratch)
-        open_version(folder)  # what cannot be read back must never get its final name
+        version = open_version(folder)  # what cannot be read back must never get its final name
+        if pairs := near_duplicates(version):
+            facts = facts.model_copy(update={"near_duplicates": pairs})
+            write_atomically(folder / FACTS, facts.model_dump_json(indent=1))
         target = naming.version_dir(versions_dir, name, facts.digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not is_copy(folder, target):
@@ -181,6 +186,7 @@ class _Builder:
             dynamic_range=staged.spread.dynamic_range(),
             max_length=max(staged.lengths) if form.is_long else None,
             mean_length=float(np.mean(staged.lengths)),
+            sizes=dict(findings.sizes.most_common(_SIZES)),
             reference=_reference(folder, form, targets, train, val, low, high),
             converted=findings.converted,
             quarantined=findings.quarantined,

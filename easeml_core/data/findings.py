@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ class Findings:
 
     `problems` reject it; a quarantined example is left out and named, and too many of them reject the
     upload; dropped files are no data (leftovers, unknown types); `converted` says what was changed, and
-    `earlier` the same of the data version before.
+    `earlier` the same of the data version before; `sizes` counts images by theirs.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -27,6 +27,7 @@ class Findings:
     dropped: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     converted: dict[str, Any] = field(default_factory=dict)
+    sizes: Counter[str] = field(default_factory=Counter)
     earlier: dict[str, Any] = field(default_factory=dict)
     n_quarantined: int = 0
     _rows: defaultdict[tuple[str, str, str | None], list[int]] = field(

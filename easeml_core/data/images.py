@@ -55,7 +55,9 @@ def read_image(
                     raise Broken(f"{image.width} × {image.height} pixels are more than {max_pixels:,}")
                 if getattr(image, "n_frames", 1) > 1:
                     findings.count("first frame only")
-                return _convert(path, image, shape, units, findings)
+                array = _convert(path, image, shape, units, findings)
+                findings.sizes[f"{image.height} × {image.width}"] += 1
+                return array
     except Broken:
         raise
     except Image.DecompressionBombError:

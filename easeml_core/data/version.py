@@ -67,6 +67,12 @@ class VersionFacts(BaseModel):
     dynamic_range: float = Field(description="largest magnitude over the 1st percentile of those not zero")
     max_length: int | None = Field(None, description="in steps, nodes or bytes")
     mean_length: float = 1.0
+    sizes: dict[str, int] = Field(
+        default_factory=dict, description="images by height × width as they came, the most frequent ones"
+    )
+    near_duplicates: list[tuple[str, str]] = Field(
+        default_factory=list, description="validation and training examples that are nearly the same"
+    )
     reference: dict[str, float] = Field(
         default_factory=dict, description="validation error of the constant predictor, per error objective"
     )

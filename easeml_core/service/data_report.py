@@ -9,9 +9,13 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from easeml_core import naming
+from easeml_core.service.data_picture import draw
 from easeml_core.service.status_text import plain, table
 
 if TYPE_CHECKING:
@@ -42,10 +46,18 @@ _UNITS = {
 }
 
 
-def write_report(service: Service, name: TaskName, version: Version) -> bool:
-    """Write both files into the task's folder; returns whether anything changed."""
-    report = service.bucket.write_if_changed(name.key(naming.REPORT_MD), report_text(name, version))
-    return service.bucket.write_if_changed(name.key(naming.EXAMPLES_CSV), examples_text(version)) or report
+def write_report(service: Service, name: TaskName, version: Version, left_out: Sequence[str] = ()) -> bool:
+    """Write report, picture and list of examples into the task's folder; returns whether anything changed.
+
+    `left_out` are files of the upload that were no data, beside those that the version knows of.
+    """
+    picture = draw(version)
+    contents = {naming.EXAMPLES_CSV: examples_text(version)}
+    contents[naming.REPORT_MD] = report_text(name, version, left_out, has_picture=picture is not None)
+    changed = [service.bucket.write_if_changed(name.key(file), text) for file, text in contents.items()]
+    if picture is not None:
+        changed.append(service.bucket.write_if_changed(name.key(naming.REPORT_PNG), picture))
+    return any(changed)
 
 
 def examples_text(version: Version) -> str:
@@ -63,7 +75,9 @@ def examples_text(version: Version) -> str:
     return out.getvalue()
 
 
-def report_text(name: TaskName, version: Version) -> str:
+def report_text(
+    name: TaskName, version: Version, left_out: Sequence[str] = (), *, has_picture: bool = False
+) -> str:
     """Markdown: how many examples of which class in which split, what was changed or left out, and why."""
     facts = version.facts
     parts = [
@@ -82,6 +96,9 @@ def report_text(name: TaskName, version: Version) -> str:
     ]
     if facts.classes is not None:
         parts.append("## Classes\n\n" + table(("class", "train", "validation"), _classes(version)))
+    if has_picture:
+        parts.append(f"![a look at the data]({naming.REPORT_PNG})\n")
+    parts.append(_sizes(version))
     parts.append(_ids(version))
     if facts.warnings:
         parts.append("## Warnings\n\n" + "".join(f"- {plain(text)}\n" for text in facts.warnings))
@@ -90,10 +107,18 @@ def report_text(name: TaskName, version: Version) -> str:
         more = facts.n_quarantined - len(rows)
         parts.append("## Broken and left out\n\n" + table(("file", "why"), list(rows)))
         parts += [f"and {more} more\n"] if more else []
-    if facts.dropped:
-        listed = "".join(f"- {plain(file)}\n" for file in facts.dropped)
+    if pairs := facts.near_duplicates:
+        text = (
+            "These validation examples are nearly the same as one to train on, so that results may look "
+            f"better than they are. If they are copies, switch one of each off in `{naming.REFINE_FILE}`.\n\n"
+        )
+        found = [(first, second) for first, second in pairs]
+        parts.append("## Near duplicates\n\n" + text + table(("validation", "train"), found))
+    if dropped := [*facts.dropped, *left_out]:
+        listed = "".join(f"- {plain(file)}\n" for file in dropped)
         parts.append(f"## No data\n\nFiles that were not read:\n\n{listed}")
-    changed = [(key, value) for key, value in facts.converted.items() if key not in ("columns", "split")]
+    told_elsewhere = ("columns", "targets", "split")
+    changed = [(key, value) for key, value in facts.converted.items() if key not in told_elsewhere]
     if changed:
         parts.append("## Converted\n\n" + table(("what", "examples"), list(changed)))
     if columns := facts.converted.get("columns"):
@@ -113,6 +138,21 @@ def _size(facts: VersionFacts) -> str:
         f"; each is to be answered with {shape}, values from {facts.target_low:g} to {facts.target_high:g}"
     )
     return text if facts.target_max_length is None else f"{text}, {facts.target_max_length} long at most"
+
+
+def _sizes(version: Version) -> str:
+    """How large examples came: of images height × width, else shortest, median and longest."""
+    facts = version.facts
+    if facts.sizes:
+        rows: list[tuple[object, ...]] = list(facts.sizes.items())
+        if more := facts.n - sum(facts.sizes.values()):
+            rows.append(("others, or from arrays and tables", max(0, more)))
+        return "## Sizes\n\n" + table(("as it came", "images"), rows)
+    if facts.max_length is None:
+        return ""
+    lengths = np.diff(version.offsets)
+    row = (int(lengths.min()), f"{float(np.median(lengths)):g}", int(lengths.max()))
+    return "## Sizes\n\n" + table(("shortest", "median", "longest"), [row])
 
 
 def _split(facts: VersionFacts) -> str:

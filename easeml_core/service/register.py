@@ -53,7 +53,8 @@ def accept(service: Service, listing: Listing, name: TaskName) -> int:
 
     task_id = service.ledger.repeat(register)
     folder = naming.version_dir(service.settings.versions_dir, name, facts.digest)
-    write_report(service, name, open_version(folder))
+    left_out = [file for file in listing.ignored if file.startswith(f"{naming.DATA_DIR}/")]
+    write_report(service, name, open_version(folder), left_out)
     return task_id
 
 

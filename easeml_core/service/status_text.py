@@ -108,6 +108,8 @@ def _data(data: dict[str, Any]) -> str:
         lines.append(f"Classes: {_names(shown)}.")
     lines.append(f"Details are in `{REPORT_MD}`, the ids of all examples in `{EXAMPLES_CSV}`.")
     lines += [f"- Warning: {plain(warning)}" for warning in facts.get("warnings", ())]
+    if near := facts.get("near_duplicates"):
+        lines.append(f"- Warning: {len(near)} validation examples are nearly the same as one to train on.")
     if facts.get("n_quarantined"):
         lines.append(f"\n{facts['n_quarantined']} broken examples were left out:\n")
         found = facts["quarantined"]
@@ -116,7 +118,8 @@ def _data(data: dict[str, Any]) -> str:
             lines.append(f"- and {facts['n_quarantined'] - min(_SHOWN, len(found))} more")
     if facts.get("dropped"):
         lines.append(f"\nNo data, left out: {_names(facts['dropped'])}.")
-    changed = {key: value for key, value in facts.get("converted", {}).items() if key != "columns"}
+    told_elsewhere = ("columns", "targets")
+    changed = {key: value for key, value in facts.get("converted", {}).items() if key not in told_elsewhere}
     if changed:
         lines.append("\nConverted: " + "; ".join(f"{plain(k)}: {v}" for k, v in changed.items()) + ".")
     return "\n".join(lines) + "\n"

@@ -5,7 +5,10 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from sklearn import datasets
 
 from easeml_core.data import Limits, build_version, open_version
 from easeml_core.naming import version_dir
@@ -118,3 +121,58 @@ def test_every_kind_of_data_is_reported(
     text = report_text(NAME, open_version(version_dir(tmp_path / "versions", NAME, facts.digest)))
     assert words in text
     assert "The first ones: d.jsonl\\#1, d.jsonl\\#2" in text
+
+
+def test_sizes_pictures_near_copies_and_leftovers_are_told(service: Service) -> None:
+    digits = datasets.load_digits()
+    random = np.random.default_rng(0)
+    for i, (pixels, label) in enumerate(zip(digits.images[:300], digits.target[:300], strict=True)):
+        grey = (pixels * 15).astype(np.uint8)
+        again = grey + random.integers(0, 2, (8, 8), np.uint8)
+        for copy, array in enumerate((grey, again) if i < 40 else (grey,)):
+            save(service, f"lab/rows/data/{label}/{i}-{copy}.png", Image.fromarray(array))
+    save(service, "lab/rows/data/3/large.png", Image.fromarray(np.full((16, 12), 9, np.uint8)))
+    service.bucket.write("lab/rows/data/.DS_Store", b"x")
+    program = "program: '{input: {[Tensor[8, 8, 1]], []}, output: {[Tensor[10]], []}}'\n"
+    service.bucket.write("lab/rows/task.yaml", program)
+    assert run_intake(service).accepted == ["lab/rows"]
+    report = service.bucket.read("lab/rows/data-report.md").decode()
+    assert "| 8 × 8 | 340 |" in report.split("## Sizes")[1]
+    assert "| 16 × 12 | 1 |" in report
+    assert "data/.DS\\_Store" in report.split("## No data")[1]
+    assert "![a look at the data](data-report.png)" in report
+    pairs = report.split("## Near duplicates")[1].split("##")[0]
+    assert pairs.count("-0.png") > 5
+    assert "validation examples are nearly the same" in service.bucket.read("lab/rows/status.md").decode()
+    picture = Image.open(io.BytesIO(service.bucket.read("lab/rows/data-report.png")))
+    grey = np.asarray(picture.convert("L"))
+    tiles = grey[4:68, 150:214]  # the first image of class 0
+    assert len(np.unique(tiles)) > 5
+    assert run_intake(service).accepted == [], "our own files are no new upload"
+
+
+@pytest.mark.parametrize("kind", ["vector", "numbers", "series"])
+def test_other_data_is_plotted(service: Service, kind: str) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 12)).cumsum(axis=1)
+    x[::2] += 20
+    columns = ",".join(f"x{i}" for i in range(12))
+    labels = x[:, 0] * 2 if kind == "numbers" else ["yes", "no"] * 30
+    rows = "\n".join(",".join([*map(str, row), str(label)]) for row, label in zip(x, labels, strict=True))
+    service.bucket.write("lab/rows/data/rows.csv", f"{columns},label\n{rows}\n")
+    inputs = "[Tensor[1]], [next]" if kind == "series" else "[Tensor[12]], []"
+    outputs = 1 if kind == "numbers" else 2
+    program = f"program: '{{input: {{{inputs}}}, output: {{[Tensor[{outputs}]], []}}}}'\n"
+    service.bucket.write("lab/rows/task.yaml", program)
+    assert run_intake(service).accepted == ["lab/rows"]
+    content = service.bucket.read("lab/rows/data-report.png")
+    pixels = np.asarray(Image.open(io.BytesIO(content))).reshape(-1, 3)
+    first, second = ((pixels == colour).all(axis=1).sum() for colour in ((78, 121, 167), (242, 142, 43)))
+    assert first > 300
+    assert bool(second > 300) is (kind != "numbers")
+
+
+def save(service: Service, key: str, image: Image.Image) -> None:
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    service.bucket.write(key, stream.getvalue())
