@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from easeml_core.bucket.entries import Listing
 from easeml_core.errors import Problem, TemporaryError, TenantError
 from easeml_core.naming import TaskName
+from easeml_core.service import trainer
 from easeml_core.service.predictions import predictions_file
 from easeml_core.service.status import write_status
 from easeml_core.service.status_text import problems_text
@@ -46,7 +47,9 @@ log = logging.getLogger(__name__)
 LOCK = "easeml-infer"
 PREDICT_SECONDS = 600.0
 # What a model is given, by the kind of its inputs.
-_ARRAYS = {
+ARRAYS = {
+    "image": ("inputs",),
+    "vector": ("inputs",),
     "series": ("values", "offsets"),
     "bytes": ("values", "offsets"),
     "tree": ("values", "offsets", "children"),
@@ -222,8 +225,7 @@ def _ask_model(
         "model": name.model,
         "output": str(output),
     }
-    names = _ARRAYS.get(inputs.kind, ("inputs",))
-    order |= {part: str(inputs.folder / f"{part}.npy") for part in names}
+    order |= {part: str(inputs.folder / f"{part}.npy") for part in ARRAYS[inputs.kind]}
     answer = trainer.run_job("predict", order, service.settings, PREDICT_SECONDS)
     return answer, np.load(output, allow_pickle=False)
 
