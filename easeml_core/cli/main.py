@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from easeml_core.cli import author, match, operator, results, simulate, stack, tenant
+from easeml_core.cli import author, match, operator, refine, results, simulate, stack, tenant
 from easeml_core.cli.output import Commands
 
 app = typer.Typer(
@@ -14,8 +14,8 @@ app = typer.Typer(
     help="Multi-tenant model selection: upload data and a spec, get the best model that was found.",
     epilog="Exit codes: 0 done, 1 problem found, 2 called wrongly, 3 something is away, 4 misconfigured.",
 )
-for part in (author.app, match.app, tenant.app, results.app, operator.app, simulate.app, stack.app):
-    app.add_typer(part)
+for part in (author, match, tenant, refine, results, operator, simulate, stack):
+    app.add_typer(part.app)
 
 
 def _print_version(wanted: bool) -> None:

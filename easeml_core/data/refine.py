@@ -1,11 +1,14 @@
-"""Reads `refine.csv`: which examples to leave out, and which labels to correct.
+"""Reads and writes `refine.csv`: which examples to leave out, and which labels to correct.
 
-Columns: `id`, `keep` (0 or 1), and optionally `label` (empty leaves it as it is). Examples that are not in
-it stay as they are.
+Columns: `id`, `keep` (0 or 1), and optionally `label` (empty leaves it as it is); others mean nothing.
+Examples that are not in it stay as they are.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +28,16 @@ class Refinement:
     row: int
     keep: bool
     label: str | None
+
+
+def refinements_text(refinements: Mapping[str, Refinement]) -> str:
+    """A `refine.csv` that says the same."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("id", "keep", "label"))
+    for ident, wish in refinements.items():
+        writer.writerow((ident, int(wish.keep), wish.label or ""))
+    return out.getvalue()
 
 
 def read_refinements(path: Path, findings: Findings) -> dict[str, Refinement]:
