@@ -67,11 +67,10 @@ def type_of(schema: Schema) -> DataType:
     ((name, node),) = collections.items()
     link = node.links.get(name)
     if link is None:
-        raise NoProgram(
-            f"the instances of {name} are not linked; a program says how records follow each other"
-        )
-    if link.high is None:
-        raise NoProgram(f"{name} has any number of links; a program has a name for each")
+        raise NoProgram(f"instances of {name} are not linked; those of a program follow each other")
+    if link.high is None or link.high > MAX_LINKS:
+        many = "any number of" if link.high is None else link.high
+        raise NoProgram(f"{name} has {many} links; a program has a name for each, {MAX_LINKS} at most")
     tensors = tuple(_tensors(schema, node.fields))
     names = {tensor.name for tensor in tensors}
     links = _LINKS.get(link.high, tuple(f"link{number}" for number in range(1, link.high + 1)))
