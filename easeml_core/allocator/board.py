@@ -2,9 +2,9 @@
 
 Three things are settled here, once, for every policy:
 
-* **Failures.** A failed, diverged or lost trial was charged and is a play. Its observation is a poor value:
-  the lowest of what the task observed and of its arm's prior mean less two deviations (never below 0). A
-  flat 0 would be many deviations out and would drag down every arm that is like it.
+* **Failures.** A failed, diverged or lost trial was charged and is a play. Its observation is a poor value,
+  `poor`: the lowest that the task has observed, or less. A flat 0 would be many deviations out and would drag
+  down every arm that is like it, as if the task were hopeless.
 * **Running trials** on other devices are plays whose value is not known yet: they are conditioned on at
   their expected value (`gp.path`), after all that ended.
 * **Arms without a prior** (a candidate new to its template, or a template without any prior) get the
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from easeml_core.allocator import gp
-from easeml_core.allocator.types import AllocationRequest, Array, Ended, OpenTask, Prior
+from easeml_core.allocator.types import AllocationRequest, Array, OpenTask, Prior
 
-FAILURE_DEVIATIONS = 2.0
+FAILURE_DEVIATIONS, LEAST_OWN = 2.0, 0.25
 # What is believed of an arm that nobody knows anything about: 95 % between 0.2 and 1.
 NEUTRAL_MEAN, NEUTRAL_DEVIATION, NEUTRAL_NOISE = 0.6, 0.2, 1e-4
 
@@ -195,13 +196,13 @@ def _view(task: OpenTask, prior: Prior | None) -> TaskView:
     position = {name: index for index, name in enumerate(names)}
     mean, covariance, noise = _belief(names, prior)
     open_arms = {arm.name for arm in task.eligible()}
-    lowest = min((trial.quality for trial in ended if trial.quality is not None), default=1.0)
     values: list[float | None] = []
+    observed = {position[t.arm]: t.quality for t in ended if t.quality is not None}
+    failed = any(trial.quality is None for trial in ended)
+    apart = own_deviations(covariance) if failed else np.empty(0)
     for trial in ended:
         arm = position[trial.arm]
-        poor = float(mean[arm]) - FAILURE_DEVIATIONS * math.sqrt(max(float(covariance[arm, arm]), 0.0))
-        succeeded = trial.ended is Ended.SUCCEEDED
-        values.append(trial.quality if succeeded else max(0.0, min(lowest, poor)))
+        values.append(trial.quality if trial.quality is not None else poor(arm, mean, apart, observed))
     return TaskView(
         task=task,
         names=names,
@@ -214,6 +215,31 @@ def _view(task: OpenTask, prior: Prior | None) -> TaskView:
         noise=noise,
         source="nothing: this template has no prior" if prior is None else prior.source,
     )
+
+
+def poor(arm: int, mean: Array, apart: Array, observed: Mapping[int, float]) -> float:
+    """What a trial of `arm` that did not succeed counts as.
+
+    FAILURE_DEVIATIONS below what was to be expected of it: its prior mean, moved by what the task's successes
+    `observed` (arm → quality) reached on average beyond theirs; never more than the lowest of them, nor less
+    than 0. `mean` and `apart`, see `own_deviations`, have shape `(K,)`.
+    """
+    beyond = [quality - float(mean[other]) for other, quality in observed.items()]
+    expected = float(mean[arm]) + (sum(beyond) / len(beyond) if beyond else 0.0)
+    lowest = min(observed.values(), default=1.0)
+    return max(0.0, min(lowest, expected - FAILURE_DEVIATIONS * float(apart[arm])))
+
+
+def own_deviations(covariance: Array) -> Array:
+    """How far each arm may be from what all others say of it, `(K,)`; at least LEAST_OWN of its deviation.
+
+    A failure speaks of its own arm: that a task is hard moves all arms alike, and fails none.
+    """
+    variances = np.maximum(np.diagonal(covariance), 0.0)
+    ridge = 1e-6 * max(float(variances.mean()), 1e-12) * np.eye(len(variances))
+    left = 1.0 / np.maximum(np.diagonal(np.linalg.inv(covariance + ridge)), 1e-300)
+    own: Array = np.sqrt(np.clip(left, LEAST_OWN**2 * variances, variances))
+    return own
 
 
 def _belief(names: tuple[str, ...], prior: Prior | None) -> tuple[Array, Array, float]:

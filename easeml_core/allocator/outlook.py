@@ -17,7 +17,7 @@ import numpy as np
 from easeml_core.allocator import template as templates
 from easeml_core.allocator import warp
 from easeml_core.allocator.belief import Family, Prediction, predict
-from easeml_core.allocator.board import FAILURE_DEVIATIONS, NEUTRAL_DEVIATION, NEUTRAL_MEAN
+from easeml_core.allocator.board import NEUTRAL_DEVIATION, NEUTRAL_MEAN, poor
 from easeml_core.allocator.template import Base, Learned
 from easeml_core.allocator.types import (
     ActiveTrial,
@@ -25,7 +25,6 @@ from easeml_core.allocator.types import (
     Arm,
     Array,
     CompletedTrial,
-    Ended,
     OpenTask,
     Prior,
 )
@@ -260,15 +259,11 @@ def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
 def _plays(task: OpenTask, learned: Learned) -> tuple[tuple[int, float], ...]:
     """(arm, observation) of each ended trial, by its end; a failure is a poor observation (see `board`)."""
     ended = sorted(task.completed, key=lambda trial: (trial.order, trial.arm))
-    lowest = min((trial.quality for trial in ended if trial.quality is not None), default=1.0)
+    observed = {learned.index[trial.arm]: trial.quality for trial in ended if trial.quality is not None}
     plays = []
     for trial in ended:
-        arm = learned.index[trial.arm]
-        if trial.ended is Ended.SUCCEEDED and trial.quality is not None:
-            plays.append((arm, trial.quality))
-        else:
-            poor = float(learned.mean[arm]) - FAILURE_DEVIATIONS * float(learned.deviation[arm])
-            plays.append((arm, max(0.0, min(lowest, poor))))
+        arm, quality = learned.index[trial.arm], trial.quality
+        plays.append((arm, poor(arm, learned.mean, learned.apart, observed) if quality is None else quality))
     return tuple(plays)
 
 

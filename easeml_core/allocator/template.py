@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from easeml_core.allocator import experts, ragged, warp
 from easeml_core.allocator.belief import Family
+from easeml_core.allocator.board import own_deviations
 from easeml_core.allocator.experts import Experts
 from easeml_core.allocator.types import Array, Prior
 
@@ -48,7 +49,7 @@ class Learned:
     families: tuple[Experts, ...]
     weights: tuple[float, ...]
     mean: Array  # of the prior, in quality, (K,)
-    deviation: Array  # (K,)
+    apart: Array  # its `board.own_deviations`, (K,)
     past: int
 
 
@@ -64,7 +65,7 @@ class Base:
     called: tuple[str, ...]  # the past tasks
     known: npt.NDArray[np.int64]  # how many arms each of them tried
     mean: Array  # of the prior, in quality
-    deviation: Array
+    apart: Array
 
     @cached_property
     def with_history(self) -> Experts:
@@ -113,7 +114,7 @@ def base(prior: Prior | None, extra: Sequence[str], neutral: tuple[float, float]
         called,
         np.isfinite(history).sum(axis=1),
         prior_mean,
-        np.sqrt(np.maximum(np.diagonal(prior_covariance), 0.0)),
+        own_deviations(prior_covariance),
     )
 
 
@@ -133,7 +134,7 @@ def learn(start: Base, rows: Mapping[str, Mapping[str, float]]) -> Learned:
         tuple(families),
         tuple(weights),
         start.mean,
-        start.deviation,
+        start.apart,
         past,
     )
 

@@ -49,7 +49,8 @@ def test_a_failure_is_no_better_than_the_worst_success():
         CompletedTrial("b", Ended.SUCCEEDED, 0.3, 1.0, 0),
         CompletedTrial("a", Ended.FAILED, None, 1.0, 1),
     )
-    assert view(task(completed=trials)).observed == pytest.approx((0.3, 0.3))
+    # Two deviations below what was to be expected where the other arm fell short of its prior by 0.4.
+    assert view(task(completed=trials)).observed == pytest.approx((0.3, 0.2))
     assert view(task(completed=trials)).incumbent == 0.3
 
 
@@ -165,3 +166,16 @@ WRONG = {
 def test_what_makes_no_sense_is_refused(make):
     with pytest.raises(ValueError):
         make()
+
+
+def test_a_failure_speaks_of_its_own_arm_not_of_the_task():
+    """Arms that move together: that one fails on a task says little of the others, which did well there."""
+    alike = Prior(("a", "b", "c"), np.full(3, 0.6), np.full((3, 3), 0.04) + 0.001 * np.eye(3), 1e-4, "test")
+    trials = (
+        CompletedTrial("a", Ended.SUCCEEDED, 0.9, 1.0, 0),
+        CompletedTrial("b", Ended.FAILED, None, 1.0, 1),
+    )
+    failed = view(task(completed=trials), priors={"x": alike})
+    assert 0.7 < failed.observed[1] < 0.9
+    assert failed.posterior.mean[1] < failed.posterior.mean[2] < 0.9
+    assert failed.posterior.mean[2] > 0.75
