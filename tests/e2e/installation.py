@@ -180,6 +180,13 @@ class Installation:
         """The status of a task that is over and whose champion is its best trial."""
         return self.wait_status(name, is_settled, seconds, "to be over")
 
+    def sweep(self, seconds: float) -> None:
+        """Have housekeeping run once, from now on, to its good end."""
+        run = self.airflow.ask("dags/easeml_maintain/dagRuns", "POST", json={"logical_date": None})
+        path = f"dags/easeml_maintain/dagRuns/{run['dag_run_id']}"
+        until(lambda: self.airflow.ask(path)["state"] in ("success", "failed"), seconds, "a sweep has run")
+        assert self.airflow.ask(path)["state"] == "success"
+
     def stack(self) -> dict[str, int]:
         """Process id of each program."""
         return {program.name: program.pid for program in api.status(self.settings).programs}

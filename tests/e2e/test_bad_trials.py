@@ -25,6 +25,7 @@ FINE = TaskName("patient", "tumours")
 # Past its limit a hanging trial gets half a minute to react and a frozen one a whole one, then it is ended.
 LIMIT_SECONDS = 5.4
 OVER_SECONDS = 900.0
+SWEEP_SECONDS = 300.0
 IMAGES = "candidates: {{include: [{model}]}}\nbudget: {{trials: 1, device_hours: {hours}}}\n"
 
 
@@ -64,7 +65,8 @@ def standby(installation: Installation) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def over(installation: Installation, standby: None) -> dict[str, dict[str, Any]]:
-    """Statuses of all tasks when they are over: one per misbehaviour, and one that does no wrong."""
+    """Statuses of all tasks when they are over and tidied up: one per misbehaviour, and one that does no
+    wrong."""
     out = installation.folder / "wrong"
     hours = LIMIT_SECONDS / 3600
     folders = [
@@ -80,7 +82,9 @@ def over(installation: Installation, standby: None) -> dict[str, dict[str, Any]]
     ]
     for folder in folders:
         installation.submit(folder.name, folder.path)
-    return {str(folder.name): installation.wait_over(folder.name, OVER_SECONDS) for folder in folders}
+    statuses = {str(folder.name): installation.wait_over(folder.name, OVER_SECONDS) for folder in folders}
+    installation.sweep(SWEEP_SECONDS)
+    return statuses
 
 
 @pytest.mark.parametrize(
@@ -109,10 +113,8 @@ def test_a_trial_fails_with_its_reason_and_alone(
     assert "Failed trials" in text
     assert reason in text
     runs = installation.mlflow.runs(f"{WRONG}/{task}")
-    assert {run["info"]["status"] for run in runs} <= {"FAILED", "KILLED", "FINISHED"} or task in (
-        "exits",
-        "freezes",
-    ), "an attempt that said how it ended has closed its run"
+    assert runs or task == "exits"  # perhaps before MLflow had answered
+    assert {run["info"]["status"] for run in runs} <= {"FAILED", "KILLED", "FINISHED"}, "none is left open"
 
 
 def test_a_tenant_whose_every_trial_fails_does_not_slow_another(

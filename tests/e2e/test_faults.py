@@ -177,14 +177,7 @@ def over(installation: Installation, work: Work) -> dict[str, dict[str, Any]]:
     statuses = {str(name): installation.wait_over(name, OVER_SECONDS) for name in work.names}
     assert statuses, "the tests above have made work"
     # A device that has nothing to do waits in its decide task; it holds no trial.
-    run = installation.airflow.ask("dags/easeml_maintain/dagRuns", "POST", json={"logical_date": None})
-    path = f"dags/easeml_maintain/dagRuns/{run['dag_run_id']}"
-    until(
-        lambda: installation.airflow.ask(path)["state"] in ("success", "failed"),
-        HEAL_SECONDS,
-        "a sweep has run",
-    )
-    assert installation.airflow.ask(path)["state"] == "success"
+    installation.sweep(HEAL_SECONDS)
     return statuses
 
 
