@@ -23,6 +23,8 @@ from easeml_core.data.tree import SourceFile
 LABEL_NAMES = ("label", "target", "class", "y")
 FILE_NAMES = ("file", "filename", "image", "path")
 _DELIMITERS = ",;\t|"
+# Not read, for names may have such characters: they only explain what went wrong.
+_ODD_DELIMITERS = {"^": "^", "~": "~", ":": "colons", " ": "spaces"}
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,12 @@ def match_columns(header: Header, where: str, form: Form, findings: Findings) ->
             f"has {len(header.features)} columns beside {'id and ' if header.id is not None else ''}label"
             f"{split}; the program wants {form.size}"
         )
-        findings.problem(where, text, fix="change the program in task.yaml or the columns")
+        fix = "change the program in task.yaml or the columns"
+        odd = next((d for d in _ODD_DELIMITERS if d in header.names[0]), None)
+        if odd is not None and len(header.names) == 1:
+            text += f"; it seems to be delimited by {_ODD_DELIMITERS[odd]}"
+            fix = "delimit it by comma, semicolon, tab or |"
+        findings.problem(where, text, fix=fix)
         return None
     if not header.given:
         if wanted is not None:

@@ -12,6 +12,8 @@ from easeml_core.errors import Problem, TenantError
 _CHUNK = 1 << 20
 # One line longer than this is no table.
 LINE_LIMIT = 16 << 20
+_SAMPLE = 1000
+_SAVE = "save it in the encoding UTF-8"
 
 
 def open_text(path: Path, where: str) -> IO[str]:
@@ -28,17 +30,38 @@ def open_text(path: Path, where: str) -> IO[str]:
                 text = decoder.decode(chunk)
             except UnicodeDecodeError as error:
                 line += bytes(error.object[: error.start]).count(b"\n")
-                found = error.object[error.start : error.start + 1].hex()
-                message = f"is not {encoding.upper().removesuffix('-SIG')} text (byte 0x{found})"
-                fix = "save it in the encoding UTF-8"
-                raise TenantError([Problem(where, message, line=line, fix=fix)]) from None
+                byte = bytes(error.object[error.start : error.start + 1])
+                said = f"byte 0x{byte.hex()}{_in_windows(byte)}"
+                message = f"is not {encoding.upper().removesuffix('-SIG')} text ({said})"
+                raise TenantError([Problem(where, message, line=line, fix=_SAVE)]) from None
             if "\0" in text:
+                if line == 1 and (half := _utf16(text[:_SAMPLE])):
+                    message = f"looks like UTF-16-{half} without its mark"
+                    raise TenantError([Problem(where, message, line=1, fix=_SAVE)])
                 raise TenantError([Problem(where, "is binary, not text", line=line + text.count("\n"))])
             line += text.count("\n")
             width = width + len(text) if "\n" not in text else len(text) - text.rindex("\n")
             if width > LINE_LIMIT:
                 raise TenantError([Problem(where, "has a line that is too long", line=line)])
     return open(path, encoding=encoding, newline="")
+
+
+def _in_windows(byte: bytes) -> str:
+    """What the byte is in the encoding that Excel and old Windows programs write in Western Europe."""
+    try:
+        letter = byte.decode("cp1252")
+    except UnicodeDecodeError:
+        return ""
+    return f", which is {letter} in Windows-1252" if letter.isprintable() else ""
+
+
+def _utf16(text: str) -> str:
+    """ "LE" or "BE" where every other character of plain text is NUL, else nothing."""
+    halves = {"LE": text[1::2], "BE": text[::2]}
+    other = {"LE": text[::2], "BE": text[1::2]}
+    return next(
+        (name for name, half in halves.items() if set(half) == {"\0"} and "\0" not in other[name]), ""
+    )
 
 
 def plain(text: str) -> str:
