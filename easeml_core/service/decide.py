@@ -197,6 +197,6 @@ def _check_disk(settings: Settings) -> None:
     free = shutil.disk_usage(settings.work_dir).free
     if free < FREE_DISK_BYTES:
         raise TemporaryError(
-            f"{settings.work_dir} has {free / 1e9:.1f} GB free; "
-            f"a trial is started with at least {FREE_DISK_BYTES / 1e9:.1f} GB"
+            f"{settings.work_dir} has {free / 1e6:.0f} MB free; "
+            f"a trial is started with at least {FREE_DISK_BYTES / 1e6:.0f} MB"
         )

@@ -58,10 +58,14 @@ def memory_reason(peak: int | None, limit: int | None) -> str:
     """`out of memory (peak 3.1 GB, limit 4.0 GB)`, as far as the figures are known."""
     known = []
     if peak is not None:
-        known.append(f"peak {peak / 1e9:.1f} GB")
+        known.append(f"peak {_size(peak)}")
     if limit is not None:
-        known.append(f"limit {limit / 1e9:.1f} GB")
+        known.append(f"limit {_size(limit)}")
     return "out of memory" + (f" ({', '.join(known)})" if known else "")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 100_000_000 else f"{count / 1e6:.1f} MB"
 
 
 def _read_end(ended: dict[str, Any], order: WorkOrder) -> tuple[Outcome, str]:

@@ -130,3 +130,36 @@ def test_a_task_is_not_over_while_a_running_trial_holds_its_budget(
     train(service, make_result, None, outcome=Outcome.FAILED, reason="no", cost_seconds=3590.0)
     with service.ledger.transaction() as session:
         assert session.get_one(Task, task).state == TaskState.DONE
+
+
+def test_a_lost_trial_counts_and_its_candidate_is_not_tried_again(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    add_task(spec="budget: {trials: 9}\n", candidates=["NIN", "AlexNet", "SmallCNN"])
+    for attempt in range(1, service.settings.max_attempts + 1):
+        a = decide.decide(service, "cpu0", 0.0)
+        assert a is not None
+        assert (a.trial_id, a.attempt) == (1, attempt)
+        settle.settle(service, a.trial_id, attempt, None)
+    [task] = situation(service).request.tasks
+    [lost] = task.completed
+    assert (lost.ended, lost.quality) == (Ended.LOST, None)
+    assert task.remaining_trials == 8
+    others = [train(service, make_result, 0.5) for _ in range(2)]
+    assert sorted([lost.arm, *others]) == ["AlexNet", "NIN", "SmallCNN"]
+    assert decide.decide(service, "cpu0", 0.0) is None
+
+
+def test_a_task_that_has_reached_its_goal_asks_for_nothing_while_its_trials_end(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    """No device gets more of it, although another of its trials still runs."""
+    both = Service(service.settings.model_copy(update={"devices": ("cpu0", "cpu1")}))
+    add_task(spec="stop_when: {accuracy: 0.9}\n")
+    a, b = (decide.decide(both, device, 0.0) for device in ("cpu0", "cpu1"))
+    assert a is not None
+    assert b is not None
+    assert len(situation(both).request.tasks[0].active) == 2
+    settle.settle(both, a.trial_id, 1, make_result(a.trial_id, 1, 0.95))
+    assert situation(both).request.tasks == ()
+    assert decide.decide(both, "cpu0", 0.0) is None
