@@ -68,6 +68,11 @@ def pair(images: Sequence[SourceFile], findings: Findings) -> list[Pair]:
     return [(file, targets[key]) for key, file in inputs.items() if key in targets]
 
 
+def side_of(file: SourceFile) -> str | None:
+    """ "inputs" or "targets", by the folder it lies in; None where it lies in neither."""
+    return _place(file)[0]
+
+
 def _place(file: SourceFile) -> tuple[str | None, str]:
     """The side that a file is on, and what it must share with its partner."""
     folders = [_unpacked(folder) for folder in file.name.split("/")[:-1]]

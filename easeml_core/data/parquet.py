@@ -34,8 +34,7 @@ def read_parquet(
     where = f"data/{file.name}"
     try:
         # Text as a dictionary: one long text that a million rows share is in memory once.
-        schema = pq.read_schema(file.path)
-        columns = [field for field in schema if not field.name.startswith(_PANDAS_INDEX)]
+        columns = columns_of(pq.read_schema(file.path))
         text = [field.name for field in columns if _is_text(field.type)]
         opened = pq.ParquetFile(file.path, read_dictionary=text, memory_map=True)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -58,6 +57,11 @@ def read_parquet(
             )
         except (pa.ArrowException, OSError) as error:
             findings.problem(where, f"cannot be read: {error}", fix="write it again as Parquet, or as CSV")
+
+
+def columns_of(schema: pa.Schema) -> list[pa.Field]:
+    """The columns that a tenant meant."""
+    return [field for field in schema if not field.name.startswith(_PANDAS_INDEX)]
 
 
 def _check(rows: int, columns: list[pa.Field], where: str, max_rows: int, findings: Findings) -> bool:

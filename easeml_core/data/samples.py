@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,17 @@ def read_samples(
             findings.quarantine(f"data/{name}", error.problems[0].message)
         else:
             yield example
+
+
+def side_folders(files: Sequence[SourceFile]) -> tuple[list[Path], list[Path]]:
+    """The folders `input` and the folders `output` that `files` lie in, as they are on disk now."""
+    found: dict[str, dict[Path, None]] = {"in": {}, "out": {}}
+    for file in files:
+        parts = file.name.split("/")
+        at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in _SIDES), None)
+        if at is not None:
+            found[_SIDES[parts[at].lower()]][file.path.parents[len(parts) - 2 - at]] = None
+    return list(found["in"]), list(found["out"])
 
 
 class _Sample:

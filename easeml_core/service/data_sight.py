@@ -10,49 +10,42 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from easeml_core.errors import Problem, TenantError
+from easeml_core.language import DataType, Program, Tensor
 from easeml_core.naming import DATA_DIR
+from easeml_core.service.sight import Sight, is_quantity
 
 if TYPE_CHECKING:
     from easeml_core.data.findings import Findings
-    from easeml_core.data.forms import Form, Kind
+    from easeml_core.data.forms import Example, Form, Kind
+    from easeml_core.data.header import Header
     from easeml_core.data.tree import SourceFile, Tree
 
 LARGEST_SIDE = 224  # larger images are proposed at this size: what the networks were made for
 LOOKED_AT = 300  # images whose headers are read
-MANY_VALUES = 20  # more different whole numbers than this may be a quantity rather than classes …
-FEW_EACH = 10  # … and are, where each occurs less often than this on average
 
 _ARRAY_ENDS, _SERIES_ENDS, _TABLE_ENDS = (".npz",), (".ts",), (".csv", ".tsv")
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What was seen: `shape` of one input (of one step, for a series), and `labels`, one per example seen,
-    as text; `values` is how many numbers are to be predicted, None where the labels are classes."""
-
-    what: str
-    shape: tuple[int, ...]
-    labels: Sequence[str]
-    values: int | None = None
-    is_series: bool = False
-    hints: tuple[str, ...] = ()
 
 
 def look_at(tree: Tree, findings: Findings) -> Sight:
     """See what `tree` holds; problems go to `findings`. Raises `TenantError` where it cannot tell."""
     from easeml_core.data.findings import listed
     from easeml_core.data.images import ENDS as IMAGE_ENDS
+    from easeml_core.data.sources import LINES_ENDS, PARQUET_ENDS, find_samples
+    from easeml_core.service.record_sight import look_at_lines, look_at_samples
 
+    samples = find_samples(tree.files)
     kinds = {
         "images": [file for file in tree.files if file.suffix in IMAGE_ENDS],
         "npz": [file for file in tree.files if file.suffix in _ARRAY_ENDS],
         "ts": [file for file in tree.files if file.suffix in _SERIES_ENDS],
-        "tables": [file for file in tree.files if file.suffix in _TABLE_ENDS],
+        "tables": [file for file in tree.files if file.suffix in _TABLE_ENDS and file not in samples],
+        "parquet": [file for file in tree.files if file.suffix in PARQUET_ENDS],
+        "lines": [file for file in tree.files if file.suffix in LINES_ENDS],
+        "samples": list(samples),
     }
     if kinds["images"]:
         return _images(tree, kinds["images"], kinds["tables"], findings)
@@ -60,9 +53,19 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
     if len(found) != 1:
         names = [files[0].name for files in found.values()] or [file.name for file in tree.files]
         text = f"cannot tell what the data is; found {listed(names) if names else 'no file at all'}"
-        fix = "put in one kind: a folder per class of images, .npz, .csv, .ts, or a .zip or .tar of one"
+        fix = (
+            "put in one kind: a folder per class of images, .npz, .csv, .parquet, .ts, .jsonl, a data set "
+            "directory of ease.ml, or a .zip or .tar of one"
+        )
         raise TenantError([Problem(DATA_DIR, text, fix=fix)])
-    look = {"npz": _arrays, "ts": _series, "tables": _tables}
+    look = {
+        "npz": _arrays,
+        "ts": _series,
+        "tables": _tables,
+        "parquet": _parquet,
+        "lines": look_at_lines,
+        "samples": look_at_samples,
+    }
     ((kind, files),) = found.items()
     return look[kind](files, findings)
 
@@ -70,7 +73,10 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
 def _images(tree: Tree, images: list[SourceFile], tables: list[SourceFile], findings: Findings) -> Sight:
     from easeml_core.data.classes import place_by_folder
     from easeml_core.data.label_tables import place_by_tables
+    from easeml_core.data.pairs import side_of
 
+    if {side_of(file) for file in images} == {"inputs", "targets"}:
+        return _pairs(images, findings)
     places, named = place_by_tables(tables, images, findings)
     if not named:
         places = place_by_folder(tree, images, findings)
@@ -88,6 +94,20 @@ def _images(tree: Tree, images: list[SourceFile], tables: list[SourceFile], find
         )
     what = f"{len(images)} {'colour' if has_colour else 'grey'} images"
     return Sight(what, (height, width, 3 if has_colour else 1), labels, hints=tuple(hints))
+
+
+def _pairs(images: list[SourceFile], findings: Findings) -> Sight:
+    from easeml_core.data.pairs import pair
+
+    pairs = pair(images, findings)
+    findings.check()
+    tensors = []
+    for side in ([given for given, _ in pairs], [wanted for _, wanted in pairs]):
+        sizes, has_colour = _image_headers(side[:LOOKED_AT])
+        ((height, width), _) = sizes.most_common(1)[0]
+        tensors.append(Tensor((height, width, 3 if has_colour else 1)))
+    program = Program(DataType((tensors[0],)), DataType((tensors[1],)))
+    return Sight(f"{len(pairs)} pairs of images", tensors[0].dims, (), program=program)
 
 
 def _image_headers(images: list[SourceFile]) -> tuple[Counter[tuple[int, int]], bool]:
@@ -116,6 +136,7 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
 
     # The reader's own lists, so that the proposal is about the arrays that intake will take.
     from easeml_core.data.arrays import INPUT_NAMES, TARGET_NAMES
+    from easeml_core.service.record_sight import answers_program
 
     where = f"{DATA_DIR}/{files[0].name}"
     try:
@@ -141,9 +162,13 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
     if not 2 <= len(shape) <= 4 or not all(shape):
         text = f"inputs of shape {shape} are neither images, nor series, nor vectors"
         raise TenantError([Problem(where, text)])
-    values = _values(targets)
     what = f"{shape[0]} examples of shape {shape[1:]}"
     is_series = "lengths" in by_name or (len(shape) == 3 and is_float)
+    if targets.ndim > 2 or "target_offsets" in by_name:
+        in_a_row = "input_offsets" in by_name or "offsets" in by_name
+        what = f"series of {shape[1:]} numbers per step" if in_a_row else what
+        return Sight(what, (), (), program=answers_program(shape, targets.shape, is_series or in_a_row))
+    values = _values(targets)
     hint = f"if these are grey images, the input is {{[Tensor[{', '.join(map(str, shape[1:]))}, 1]], []}}"
     hints = (hint,) if is_series and len(shape) == 3 else ()
     one = (shape[2:] or (1,)) if is_series else (*shape[1:], 1) if len(shape) == 3 else shape[1:]
@@ -198,7 +223,7 @@ def _values(targets: Any) -> int | None:
     if targets.ndim == 2 and targets.shape[1] > 1:
         one_hot = ((targets == 0) | (targets == 1)).all() and (targets.sum(axis=1) == 1).all()
         return None if one_hot else int(targets.shape[1])
-    return 1 if _is_quantity([str(value) for value in targets.ravel().tolist()]) else None
+    return 1 if is_quantity([str(value) for value in targets.ravel().tolist()]) else None
 
 
 def _series(files: list[SourceFile], findings: Findings) -> Sight:
@@ -233,19 +258,44 @@ def _tables(files: list[SourceFile], findings: Findings) -> Sight:
         header = read_header(stream, files[0], None, findings, labelled=True)
     findings.check()
     assert header is not None  # else `findings` holds why
-    features, named = len(header.features), header.names[header.labels[0]]
-    form = _form("vector", (features,))
+    form = _form("vector", (len(header.features),))
     read = [example for file in files for example in read_csv(file, form, findings, labelled=True)]
+    return _rows(read, header, files[0], findings)
+
+
+def _rows(read: list[Example], header: Header, file: SourceFile, findings: Findings) -> Sight:
+    features, named = len(header.features), header.names[header.labels[0]]
     labels = [example.label for example in read if example.label is not None]
     _need(
         labels if features else [],
         "holds no rows with a label and at least one other column",
-        files[0],
+        file,
         findings,
     )
-    values = 1 if _is_quantity(labels) else None
+    values = 1 if is_quantity(labels) else None
     hint = f"the column {named} is what is predicted"
     return Sight(f"{len(labels)} rows of {features} columns", (features,), labels, values, hints=(hint,))
+
+
+def _parquet(files: list[SourceFile], findings: Findings) -> Sight:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from easeml_core.data.header import name_columns
+    from easeml_core.data.limits import Limits
+    from easeml_core.data.parquet import columns_of, read_parquet
+
+    where = f"{DATA_DIR}/{files[0].name}"
+    try:
+        names = [field.name for field in columns_of(pq.read_schema(files[0].path))]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TenantError([Problem(where, f"cannot be read: {error}")]) from None
+    header = name_columns(names, "", True, 0, where, None, findings, labelled=True)
+    findings.check()
+    assert header is not None  # else `findings` holds why
+    form, rows = _form("vector", (len(header.features),)), Limits().max_rows
+    read = [example for file in files for example in read_parquet(file, form, rows, findings, labelled=True)]
+    return _rows(read, header, files[0], findings)
 
 
 def _need(labels: list[str], text: str, file: SourceFile, findings: Findings) -> None:
@@ -254,17 +304,3 @@ def _need(labels: list[str], text: str, file: SourceFile, findings: Findings) ->
     if not labels:
         why = [Problem(item["file"], item["reason"]) for item in findings.quarantined]
         raise TenantError([Problem(f"{DATA_DIR}/{file.name}", text), *why])
-
-
-def _is_quantity(labels: Sequence[str]) -> bool:
-    """Whether labels are amounts rather than names of classes."""
-    from easeml_core.data.text import number
-
-    numbers = [number(label) for label in labels]
-    known = [value for value in numbers if value is not None]
-    if len(known) < len(numbers):
-        return False
-    if not all(value.is_integer() for value in known):
-        return True
-    distinct = len(set(known))
-    return distinct > MANY_VALUES and len(known) < FEW_EACH * distinct

@@ -12,9 +12,11 @@ from collections import Counter
 from pathlib import Path
 
 from easeml_core import naming
+from easeml_core.catalog import models_for
 from easeml_core.errors import Problem, TenantError
 from easeml_core.language import DataType, Program, Tensor, match
-from easeml_core.service.data_sight import Sight, look_at
+from easeml_core.service.data_sight import look_at
+from easeml_core.service.sight import Sight
 
 UNEVEN = 5.0  # largest over smallest class from which accuracy alone misleads
 
@@ -49,20 +51,27 @@ def _write(sight: Sight) -> str:
     """The YAML text. Whatever comes from the data is written as JSON text, which YAML reads as it is."""
     counts = Counter(sight.labels)
     outputs = len(counts) if sight.values is None else sight.values
-    if sight.values is None and outputs < 2:
+    if sight.values is None and outputs < 2 and not sight.answers:
         text = f"all examples are of one class, {next(iter(counts), 'none')!r}; two or more are needed"
         raise TenantError([Problem(naming.DATA_DIR, text, fix="use a folder, or a label, per class")])
     links = ("next",) if sight.is_series else ()
-    program = Program(DataType((Tensor(sight.shape),), links), DataType((Tensor((outputs,)),)))
+    program = sight.program
+    if program is None:
+        program = Program(DataType((Tensor(sight.shape),), links), DataType((Tensor((outputs,)),)))
     objective = None if sight.values is None else "mse"
     row = match(program, objective).template
+    if not models_for(row.id):
+        text = f"asks for {row.workload} ({row.form}), for which no candidate can be trained yet"
+        raise TenantError([Problem(naming.DATA_DIR, text)])
     objective, others = row.objectives[0], row.objectives[1:]
     hints = list(sight.hints)
-    if sight.values is None and max(counts.values()) >= UNEVEN * min(counts.values()):
+    if sight.values is None and counts and max(counts.values()) >= UNEVEN * min(counts.values()):
         objective = "balanced_accuracy"
         others = tuple(name for name in row.objectives if name != objective)
         hints.append("some classes are rare, so every class counts the same in the objective")
-    if sight.values is None:
+    if sight.answers:
+        about = sight.what
+    elif sight.values is None:
         names = ", ".join(name[:_NAME] for name in sorted(counts)[:5]) + (" …" if outputs > 5 else "")
         about = f"{sight.what} in {outputs} classes: {names}"
     else:
