@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 
@@ -20,6 +21,10 @@ from easeml_core.naming import TaskName
 from easeml_core.service import Service
 from easeml_core.settings import Settings
 from easeml_core.workorder import Outcome, TrialResult
+
+# Tests share the cores: how long an example takes says nothing about the code.
+hypothesis.settings.register_profile("shared", deadline=None)
+hypothesis.settings.load_profile("shared")
 
 _numbers = itertools.count()
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from easeml_core.language.pattern import Bindings, Mismatch, parse_pattern
 from easeml_core.language.program import DataType, Program
-from easeml_core.language.templates import BUILT_IN, REGRESSION, Template
-
-TEMPLATES = BUILT_IN
+from easeml_core.language.table import TEMPLATES
+from easeml_core.language.templates import REGRESSION, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def _fit(row: Template, source: DataType, target: DataType | None, objective: st
             raise Mismatch(f"the {side} {reason}") from None
     if row.told_by_objective and target is not None:
         regression = objective in REGRESSION or (objective is None and bindings["D"] == 1)
-        if regression != (row.objectives is REGRESSION):
+        if regression != (row.objectives == REGRESSION):
             why = f"the objective {objective}" if objective else f"an output of size {bindings['D']}"
             raise Mismatch(f"{why} asks for {'regression' if regression else 'classification'}")
     return bindings

@@ -19,7 +19,11 @@ class Template:
     """One row: `input` and `output` are patterns; `models` are the names the row lists, whether or not the
     catalogue can train them yet; `objectives` are those that make sense, the default first.
 
-    Rows that are `told_by_objective` share their patterns, and the objective decides between them.
+    Rows that are `told_by_objective` share their patterns, and the objective decides between them: then one
+    has the objectives of `CLASSIFICATION`, one those of `REGRESSION`, and both have an output `Tensor[D]`.
+
+    For rows of plug-ins: `before` is the row above which it stands, by default the first of the general ones,
+    which would take everything; `reads_like` is the row of ease.ml whose forms of data it reads.
     """
 
     id: str
@@ -29,6 +33,8 @@ class Template:
     models: tuple[str, ...]
     objectives: tuple[str, ...]
     told_by_objective: bool = False
+    before: str = "general-classification"
+    reads_like: str | None = None
 
     @property
     def form(self) -> str:
