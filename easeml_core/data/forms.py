@@ -51,7 +51,8 @@ class Form:
     @classmethod
     def of(cls, spec: Spec) -> Form:
         """The form that a spec's program asks for."""
-        kind, task_kind = _KINDS[spec.template]
+        row = spec.match.template
+        kind, task_kind = _KINDS[row.reads_like or row.id]
         inputs, outputs = spec.program.input, spec.program.output
         shape = _BYTE if kind == "bytes" else inputs.tensors[0].dims if kind == "image" else (_size(inputs),)
         if task_kind in ("classification", "regression"):
