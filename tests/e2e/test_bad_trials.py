@@ -113,7 +113,7 @@ def test_a_trial_fails_with_its_reason_and_alone(
     assert "Failed trials" in text
     assert reason in text
     runs = installation.mlflow.runs(f"{WRONG}/{task}")
-    assert runs or task == "exits"  # perhaps before MLflow had answered
+    assert runs or task in ("exits", "freezes")  # perhaps before MLflow had answered
     assert {run["info"]["status"] for run in runs} <= {"FAILED", "KILLED", "FINISHED"}, "none is left open"
 
 
