@@ -10,7 +10,7 @@ import typer
 
 from easeml_core import naming
 from easeml_core.cli.options import FolderArgument, JsonOption, settings_for
-from easeml_core.cli.output import Code, emit, fail, problems_text
+from easeml_core.cli.output import Code, console, emit, fail, problems_text
 from easeml_core.errors import Problem, TenantError
 
 if TYPE_CHECKING:
@@ -81,14 +81,16 @@ def check(folder: Path) -> tuple[list[Problem], VersionFacts | None]:
     if spec is not None and (folder / naming.DATA_DIR).is_dir():
         with tempfile.TemporaryDirectory(prefix="easeml-validate-") as scratch:
             try:
-                facts = build_version(
-                    folder,
-                    spec,
-                    parent=None,
-                    limits=Limits.of(settings_for()),
-                    versions_dir=Path(scratch),
-                    name=naming.TaskName("local", "task"),
-                )
+                with console(stderr=True).status("reading the data") as told:
+                    facts = build_version(
+                        folder,
+                        spec,
+                        parent=None,
+                        limits=Limits.of(settings_for()),
+                        versions_dir=Path(scratch),
+                        name=naming.TaskName("local", "task"),
+                        progress=lambda count: told.update(f"{count:,} examples read"),
+                    )
             except TenantError as error:
                 known = {problem.file for problem in problems}
                 problems += [problem for problem in error.problems if problem.file not in known]

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from easeml_core.data import reference
 from easeml_core.data import split as splitting
 from easeml_core.data.duplicates import near_duplicates
 from easeml_core.data.findings import Findings
-from easeml_core.data.forms import Form
+from easeml_core.data.forms import Example, Form
 from easeml_core.data.intact import is_copy
 from easeml_core.data.labels import check_split, make_classes, refine
 from easeml_core.data.limits import Limits
@@ -36,9 +36,13 @@ from easeml_core.workorder import write_atomically
 if TYPE_CHECKING:
     from easeml_core.spec import Spec
 
+# Called with the number of examples read so far.
+Progress = Callable[[int], None]
+
 log = logging.getLogger(__name__)
 
 STAGING = ".staging"
+_TOLD_EVERY = 1000
 _SIZES = 20  # of images, that are kept
 
 
@@ -50,12 +54,13 @@ def build_version(
     limits: Limits,
     versions_dir: Path,
     name: naming.TaskName,
+    progress: Progress = lambda examples: None,
 ) -> VersionFacts:
     """Stage `upload` (a folder with `data/` and perhaps `refine.csv`) as a data version of task `name`.
 
     The version's folder, `naming.version_dir`, appears by one rename, complete. The same content with the
     same labels, split and shape has the same digest: then the version that is there is returned. Memory is
-    bounded by ids and labels; values go to disk example by example.
+    bounded by ids and labels; values go to disk example by example. `progress` is called now and then.
 
     Raises `TenantError` with all problems, and leaves nothing behind then.
     """
@@ -65,7 +70,7 @@ def build_version(
     folder.mkdir(parents=True)
     try:
         builder = _Builder(form, spec.validation_fraction, spec.validation_seed, parent, limits)
-        facts = builder.build(upload, folder, scratch)
+        facts = builder.build(upload, folder, scratch, progress)
         version = open_version(folder)  # what cannot be read back must never get its final name
         if pairs := near_duplicates(version):
             facts = facts.model_copy(update={"near_duplicates": pairs})
@@ -103,7 +108,7 @@ class _Builder:
         self.parent = parent if fits else None
         self.findings = Findings(earlier=self.parent.facts.converted if self.parent else {})
 
-    def build(self, upload: Path, folder: Path, scratch: Path) -> VersionFacts:
+    def build(self, upload: Path, folder: Path, scratch: Path, progress: Progress) -> VersionFacts:
         form, findings = self.form, self.findings
         unpacked = scratch / "unpacked"
         unpacked.mkdir()
@@ -115,7 +120,9 @@ class _Builder:
             # Where the sources do not go together, what their examples say of each other would only mislead.
             findings.check()
         examples = read_examples(tree, sources, form, units, self.limits, scratch, findings, labelled=True)
-        staged = stage(examples, form, units.dtype, folder, findings, answers=form.has_answers)
+        staged = stage(
+            _counted(examples, progress), form, units.dtype, folder, findings, answers=form.has_answers
+        )
         findings.check_share(len(staged), self.limits.max_broken_share)
         kept = self._refined(upload / naming.REFINE_FILE, staged)
         if not any(kept):
@@ -209,6 +216,13 @@ class _Builder:
             return {}
         columns = before.manifest
         return dict(zip(columns["content"], columns["split"], strict=True))
+
+
+def _counted(examples: Iterable[Example], progress: Progress) -> Iterator[Example]:
+    for number, example in enumerate(examples, 1):
+        yield example
+        if number % _TOLD_EVERY == 0:
+            progress(number)
 
 
 def _positions(split: Sequence[str], kept: Sequence[bool], part: str) -> npt.NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 # Remembers which upload gave which version, so that a change of the spec alone stages nothing again.
 SOURCES = "sources.json"
 _REMEMBERED = 20
+_TOLD_EVERY = 10_000
+
+log = logging.getLogger(__name__)
 
 
 def accept(service: Service, listing: Listing, name: TaskName) -> int:
@@ -121,11 +125,24 @@ def _version(service: Service, listing: Listing, name: TaskName, spec: Spec) -> 
             max_total=limits.max_upload_bytes,
         )
         parent = _parent(service, name)
-        facts = build_version(folder, spec, parent=parent, limits=limits, versions_dir=versions, name=name)
+        facts = build_version(
+            folder,
+            spec,
+            parent=parent,
+            limits=limits,
+            versions_dir=versions,
+            name=name,
+            progress=lambda count: _tell(name, count),
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     _remember(home, source, facts.digest)
     return facts
+
+
+def _tell(name: TaskName, examples: int) -> None:
+    if examples % _TOLD_EVERY == 0:
+        log.info("%s: %s examples read", name, f"{examples:,}")
 
 
 def _pid() -> int:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from easeml_core.data import open_version
+from easeml_core.data import Limits, build_version, open_version
 from easeml_core.data.build import clear_staging
 from easeml_core.data.intact import is_intact
 from easeml_core.errors import OperatorError
+from easeml_core.spec import load_spec
 from tests.data.test_archives import zipped
-from tests.data.uploads import image, save_images, vector
+from tests.data.uploads import NAME, image, save_images, vector
 
 Put = Callable[[str, "bytes | str"], Path]
 SPEC = image(8, 8, 1, 3)
@@ -123,6 +124,21 @@ def test_another_seed_or_share_splits_anew(build: Any, three_classes: Path) -> N
     assert other.val.tolist() != first.val.tolist()
     assert half.facts.n_val == 30
     assert len({first.facts.digest, other.facts.digest, half.facts.digest}) == 3
+
+
+def test_reading_tells_how_far_it_is(upload: Path, tmp_path: Path) -> None:
+    np.savez(upload / "data/d.npz", x=np.arange(5000)[:, None], y=np.arange(5000) % 2)
+    told: list[int] = []
+    build_version(
+        upload,
+        load_spec(vector(1, 2)),
+        parent=None,
+        limits=Limits(),
+        versions_dir=tmp_path / "versions",
+        name=NAME,
+        progress=told.append,
+    )
+    assert told == [1000, 2000, 3000, 4000, 5000]
 
 
 def test_two_builders_of_one_version_agree(build: Any, three_classes: Path, monkeypatch: Any) -> None:
