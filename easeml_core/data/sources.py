@@ -53,7 +53,8 @@ class Sources:
     def of(cls, tree: Tree, form: Form, findings: Findings) -> Sources:
         """Sort the files of `tree`; those of no use for `form` are dropped and named in a warning."""
         samples = find_samples(tree.files)
-        others = [file for file in tree.files if file not in samples]
+        taken = {file.name for file in samples}
+        others = [file for file in tree.files if file.name not in taken]
         found = {name: _ending(others, ends) for name, ends in _ends_for(form).items()}
         found["samples"] = samples
         if form.kind == "bytes" and not form.has_answers and not any(found.values()):

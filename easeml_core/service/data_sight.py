@@ -38,11 +38,12 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
     from easeml_core.service.record_sight import look_at_lines, look_at_samples
 
     samples = find_samples(tree.files)
+    taken = {file.name for file in samples}
     kinds = {
         "images": [file for file in tree.files if file.suffix in IMAGE_ENDS],
         "npz": [file for file in tree.files if file.suffix in _ARRAY_ENDS],
         "ts": [file for file in tree.files if file.suffix in _SERIES_ENDS],
-        "tables": [file for file in tree.files if file.suffix in _TABLE_ENDS and file not in samples],
+        "tables": [file for file in tree.files if file.suffix in _TABLE_ENDS and file.name not in taken],
         "parquet": [file for file in tree.files if file.suffix in PARQUET_ENDS],
         "lines": [file for file in tree.files if file.suffix in LINES_ENDS],
         "samples": list(samples),
