@@ -55,9 +55,7 @@ def load(group: str, kind: type[T], check: Callable[[T, Sequence[T]], Sequence[s
             continue
         objects = [given] if isinstance(given, kind) else given
         if not isinstance(objects, list | tuple) or not all(isinstance(held, kind) for held in objects):
-            _leave_out(
-                point, f"{point.value} is a {type(given).__name__}, and no {kind.__name__} or list of them"
-            )
+            _leave_out(point, f"{point.value} is no {kind.__name__}, or list of them; it is {given!r:.80}")
             continue
         wrong: list[str] = []
         for number, held in enumerate(objects):
@@ -74,6 +72,6 @@ def load(group: str, kind: type[T], check: Callable[[T, Sequence[T]], Sequence[s
 
 def _leave_out(point: EntryPoint, reason: str) -> None:
     package = point.dist.name if point.dist is not None else "an unknown package"
-    fault = Fault(point.group, point.name, package, reason)
+    fault = Fault(point.group, point.name, package, " ".join(reason.split()))  # on one line
     if _faults.setdefault((point.group, point.name, package), fault) is fault:
         log.warning("%s", fault)
