@@ -141,16 +141,19 @@ class Prediction:
 
     def interval(self, arm: int, share: float) -> tuple[float, float]:
         """The central interval of an arm's quality that holds `share` of the mixture."""
+        return self.intervals(arm, (share,))[0]
+
+    def intervals(self, arm: int, shares: Sequence[float]) -> list[tuple[float, float]]:
+        """The central interval for each of `shares`."""
         draws = _fine_shares()
         values = self.mean[:, arm, None] + self.scale[:, arm, None] * (HONEST * draws)
         order = np.argsort(values, axis=None)
         mass = np.repeat(self.weights / len(draws), len(draws))[order].cumsum()
-        ends = [
-            float(values.reshape(-1)[order][min(int(np.searchsorted(mass, edge)), len(order) - 1)])
-            for edge in (0.5 - share / 2, 0.5 + share / 2)
-        ]
-        low, high = warp.unwarp(np.array(ends), self.soft)
-        return float(low), float(high)
+        ordered = values.reshape(-1)[order]
+        edges = np.array([0.5 + side * share / 2 for share in shares for side in (-1, 1)])
+        at = np.minimum(np.searchsorted(mass, edges), len(order) - 1)
+        ends = warp.unwarp(ordered[at], self.soft).tolist()
+        return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def predict(

@@ -81,13 +81,14 @@ class Easeml:
         chosen = min((_head(tasks[i], outlooks[i], float(values[i])) for i in ahead), key=_order)
         first = _leaders(values, servable)
         heads = sorted((_head(tasks[i], outlooks[i], float(values[i])) for i in first), key=_order)
+        intervals = chosen.outlook.intervals(chosen.place)
         return Decision(
             policy=self.name,
             choice=self._scored(chosen.task, chosen.outlook, chosen.place),
-            reason=self._reason(chosen, len(servable), waited),
+            reason=self._reason(chosen, intervals["90"], len(servable), waited),
             runners_up=self._runners_up(chosen, heads[: RUNNERS_UP + 1]),
             memory=dict(request.memory),
-            intervals={str(share): chosen.outlook.interval(chosen.place, share / 100) for share in (50, 90)},
+            intervals=intervals,
             basis=self._outlooks.basis(chosen.task),
         )
 
@@ -116,10 +117,10 @@ class Easeml:
             predicted_cost=outlook.costs[place],
         )
 
-    def _reason(self, chosen: _Best, tasks: int, waited: bool) -> str:
+    def _reason(self, chosen: _Best, interval: tuple[float, float], tasks: int, waited: bool) -> str:
         outlook, place, name = chosen.outlook, chosen.place, chosen.task.task
         arm, gain = outlook.names[place], outlook.gains[place]
-        low, high = outlook.interval(place)
+        low, high = interval
         succeeded = any(trial.quality is not None for trial in chosen.task.completed)
         best = f"over its best so far of {outlook.best:.3f}" if succeeded else "as it has nothing so far"
         running = ", with what runs on other devices counted as expected" if chosen.task.active else ""

@@ -18,6 +18,7 @@ from easeml_core.allocator import template as templates
 from easeml_core.allocator import warp
 from easeml_core.allocator.belief import Family, Prediction, predict
 from easeml_core.allocator.board import NEUTRAL_DEVIATION, NEUTRAL_MEAN, poor
+from easeml_core.allocator.calibration import SHARES
 from easeml_core.allocator.template import Base, Learned
 from easeml_core.allocator.types import (
     ActiveTrial,
@@ -70,10 +71,13 @@ class Outlook:
         """The best place that fits, None where nothing does."""
         return next(self.places(task), None)
 
-    def interval(self, place: int, share: float = 0.9) -> tuple[float, float]:
-        """The central interval of an arm's quality that holds `share` of the belief."""
-        low, high = self.prediction.interval(self.positions[place], share)
-        return round(low, DIGITS), round(high, DIGITS)
+    def intervals(self, place: int) -> dict[str, tuple[float, float]]:
+        """The central intervals of an arm's quality that hold 50 and 90 % of the belief, by percent."""
+        found = self.prediction.intervals(self.positions[place], [int(share) / 100 for share in SHARES])
+        return {
+            share: (round(low, DIGITS), round(high, DIGITS))
+            for share, (low, high) in zip(SHARES, found, strict=True)
+        }
 
 
 @dataclass(frozen=True, eq=False)

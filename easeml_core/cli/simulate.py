@@ -165,7 +165,9 @@ def recorded_table(template: str) -> Table:
 
 
 def figures(report: dict[str, dict[str, Any]]) -> RenderableType:
-    """One line per policy, best first."""
+    """One line per policy, best first; below, how well each predicted what it chose."""
+    from rich.console import Group
+
     from easeml_core.replay.metrics import LOSSES
 
     limit = report["clairvoyant"]["area"]
@@ -184,7 +186,17 @@ def figures(report: dict[str, dict[str, Any]]) -> RenderableType:
         "Area under the average and the worst accuracy loss; percent of the total cost until the average "
         "loss is as low as that.\nThe limit is the clairvoyant, who knows all results. Lower is better."
     )
-    return table(columns, rows, title=title)
+    judged = [
+        (name, one["decisions"], *(f"{share:.0%}" for share in one["within"].values()), one["verdict"])
+        for name, found in report.items()
+        if (one := found["calibration"]) is not None
+    ]
+    predictions = table(
+        ("policy", "decisions", "in 50 %", "in 90 %", "verdict"),
+        judged,
+        title="Share of qualities inside the intervals that were to hold 50 and 90 % of them",
+    )
+    return Group(table(columns, rows, title=title), predictions)
 
 
 def percent(share: float | None) -> str | None:

@@ -6,6 +6,8 @@ everything. With more devices a curve is shorter, so their figures compare.
 
 **Average**: mean over tasks and repeats at each share; `area` is the area under it, `cost_to[l]` the first
 share where it is at most l. **Worst**: maximum over tasks and repeats; `area_worst` is the area under it.
+
+**Calibration**: how many qualities came inside the intervals that decisions gave (`allocator.calibration`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from easeml_core.allocator.calibration import Calibration, Outcome, calibrate
 from easeml_core.allocator.types import Array
 from easeml_core.replay.simulate import Trace
 
@@ -30,6 +33,7 @@ class Curves:
     average: Array
     worst: Array
     areas: Array  # of each repeat, (R,)
+    calibration: Calibration | None  # of all decisions; None for a policy that predicts nothing
 
     @property
     def area(self) -> float:
@@ -52,13 +56,14 @@ class Curves:
         return values
 
     def as_dict(self) -> dict[str, object]:
-        """JSON-ready: `area`, `area_worst`, `area_se` (standard error over repeats), `cost_to`."""
+        """JSON-ready: `area`, its standard error over repeats, `area_worst`, `cost_to`, `calibration`."""
         error = float(self.areas.std(ddof=1) / len(self.areas) ** 0.5) if len(self.areas) > 1 else None
         return {
             "area": self.area,
             "area_se": error,
             "area_worst": self.area_worst,
             "cost_to": {f"{loss:g}": self.cost_to(loss) for loss in LOSSES},
+            "calibration": None if self.calibration is None else self.calibration.as_dict(),
         }
 
 
@@ -75,7 +80,17 @@ def curves(traces: Sequence[Trace]) -> Curves:
         average += mean[at] / len(traces)
         worst = np.maximum(worst, losses.max(axis=1)[at])
         areas.append(_area(own, mean))
-    return Curves(shares, average, worst, np.array(areas))
+    return Curves(shares, average, worst, np.array(areas), _calibration(traces))
+
+
+def _calibration(traces: Sequence[Trace]) -> Calibration | None:
+    outcomes = [
+        Outcome(run.expected, run.intervals, run.quality, run.predicted, run.end - run.start)
+        for trace in traces
+        for run in trace.runs
+        if run.intervals
+    ]
+    return calibrate(outcomes) if outcomes else None
 
 
 def _area(shares: Array, values: Array) -> float:

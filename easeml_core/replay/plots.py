@@ -35,7 +35,8 @@ def draw_curves(axes: Any, measured: Mapping[str, Curves], *, title: str, which:
         style = ":" if name == "clairvoyant" else "-"
         colour = "#000000" if name == "clairvoyant" else COLOURS[number % len(COLOURS)]
         values = np.maximum(found.at(shares, which), 1e-5)
-        axes.plot(shares, values, style, label=name, color=colour, linewidth=2.2 if number == 0 else 1.2)
+        width = 2.2 if number == 0 else 1.2
+        axes.step(shares, values, style, where="post", label=name, color=colour, linewidth=width)
     axes.set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(5e-4, 1), title=title)
     axes.set(xlabel="share of the total cost", ylabel=f"{which} accuracy loss")
     axes.grid(alpha=0.3)

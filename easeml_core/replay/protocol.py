@@ -103,7 +103,7 @@ def measure(
 
 
 def report(measured: Mapping[str, Curves]) -> dict[str, dict[str, object]]:
-    """JSON-ready: by policy `area`, `area_se`, `area_worst` and `cost_to`."""
+    """JSON-ready: by policy what `Curves.as_dict` says."""
     return {name: found.as_dict() for name, found in measured.items()}
 
 

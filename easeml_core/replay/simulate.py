@@ -8,7 +8,8 @@ same trace. Costs told to the policy are the table's own, unless `predicted` giv
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,7 +34,10 @@ _TEMPLATE = "table"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One trial of a replay; `task` and `arm` are positions in the table, times are in its unit of cost."""
+    """One trial of a replay; `task` and `arm` are positions in the table, times are in its unit of cost.
+
+    `expected`, `intervals` and `predicted` (its cost) are what the decision said.
+    """
 
     task: int
     arm: int
@@ -42,6 +46,9 @@ class Run:
     end: float
     quality: float
     fallbacks: tuple[str, ...] = ()
+    expected: float = math.nan
+    predicted: float = math.nan
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +187,19 @@ class _Game:
             replace(task, since=0 if k == i else task.since + 1) for k, task in enumerate(self.tasks)
         ]
         quality, cost = float(self.table.quality[i, j]), float(self.table.cost[i, j])
-        return Run(i, j, device, now, now + cost, quality, decision.fallbacks)
+        choice = decision.choice
+        return Run(
+            i,
+            j,
+            device,
+            now,
+            now + cost,
+            quality,
+            decision.fallbacks,
+            choice.expected_quality,
+            choice.predicted_cost,
+            decision.intervals,
+        )
 
     def finish(self, run: Run, order: int) -> None:
         trial = CompletedTrial(

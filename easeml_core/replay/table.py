@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 COLUMNS = ("task", "model", "accuracy", "cost_seconds")
 COSTS = (1e-9, 1e12)  # what a cost can be, so that no sum or ratio of costs overflows
-LISTED = 30  # problems
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,15 +104,10 @@ class _Cells:
     known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     line_of: dict[tuple[str, str], int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    left_out: int = 0  # problems that are not listed
 
     def problem(self, message: str, line: int | None = None, name: str | None = None, fix: str = "") -> None:
-        """Note what is wrong; a file of the wrong kind has it on every line, so only the first are listed."""
-        if len(self.problems) < LISTED:
-            self.problems.append(Problem(self.file, message, line, name, fix or None))
-            return
-        self.left_out += 1
-        self.problems[LISTED:] = [Problem(self.file, f"and {self.left_out} more problems")]
+        """Note what is wrong with a cell or with all of the file."""
+        self.problems.append(Problem(self.file, message, line, name, fix or None))
 
     def read(self, rows: Reader) -> None:
         """Take every row; `rows.line_num` is its (last) line."""

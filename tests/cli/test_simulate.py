@@ -126,8 +126,8 @@ def test_a_bad_table_is_refused_with_all_its_problems(tmp_path, text, messages):
     assert done.exit_code == 1
     found = json.loads(done.stdout)["problems"]
     assert len(found) == len(messages)
-    for problem, message in zip(found, messages, strict=True):
-        assert message in problem["message"]
+    for message in messages:
+        assert any(message in problem["message"] for problem in found)
     people = run(path)
     assert people.exit_code == 1
     assert all(message in people.stderr for message in messages)
