@@ -4,10 +4,10 @@ Source: Tai, Socher and Manning 2015 (arXiv 1503.00075), equations 2-8 (child-su
 `(N, M, A + R)`: the features of a node, then the rows of its R children in their tree, -1 for none; the root
 is row 0, and rows of NaN follow the last node.
 
-A node's state is right once those of its children are. All nodes are therefore computed together, as often
-as the highest tree of the data version has levels; what is not right yet is computed again. That makes a
-graph of fixed length, which torch.export can follow. In a tree that is still higher, nodes so far below the
-root do not reach it.
+A node's state needs those of its children. Networks in training go from the leaves up, all nodes of one
+height together. torch.export can follow no such order, which the data decide; there all nodes are computed
+together, as often as the highest tree of the data version has levels, and what is not right yet is computed
+again. In a tree that is still higher, nodes so far below the root do not reach it.
 """
 
 from __future__ import annotations
@@ -51,24 +51,46 @@ class TreeLSTM(nn.Module):
         below = child_rows(x[..., self.features :], valid)
         own = self.node(x[..., : self.features])
         gates, forget = own.split([3 * own.shape[-1] // 4, own.shape[-1] // 4], -1)
+        climb = self._all_together if torch.compiler.is_exporting() else self._by_height
+        state = climb(gates, forget, below, there)
+        return self.head(torch.cat([state[:, 0], state.sum(1) / lengths.unsqueeze(1)], 1))
+
+    def _all_together(self, gates: Tensor, forget: Tensor, below: Tensor, there: Tensor) -> Tensor:
         state = memory = torch.zeros_like(forget)
         for _ in range(self.levels):
             state, memory = self._step(gates, forget, of_children(state, below), of_children(memory, below))
             state, memory = state * there, memory * there
-        return self.head(torch.cat([state[:, 0], state.sum(1) / lengths.unsqueeze(1)], 1))
+        return state
+
+    def _by_height(self, gates: Tensor, forget: Tensor, below: Tensor, there: Tensor) -> Tensor:
+        heights = heights_of(below).masked_fill(~there.squeeze(-1), -1)
+        highest = int(heights.max())
+        if highest >= self.levels:  # as the exported network will see it
+            return self._all_together(gates, forget, below, there)
+        rows, places = heights.shape
+        none = rows * places
+        first = torch.arange(rows, device=below.device).view(-1, 1, 1) * places
+        children = torch.where(below < places, below + first, none).flatten(0, 1)
+        gates, forget, heights = gates.flatten(0, 1), forget.flatten(0, 1), heights.flatten()
+        state = memory = forget.new_zeros(none + 1, forget.shape[1])  # the last is of no child
+        for height in range(highest + 1):
+            nodes = (heights == height).nonzero().squeeze(1)
+            inner = children[nodes]
+            found = self._step(gates[nodes], forget[nodes], state[inner], memory[inner])
+            state, memory = state.index_copy(0, nodes, found[0]), memory.index_copy(0, nodes, found[1])
+        return state[:-1].unflatten(0, (rows, places))
 
     def _step(self, gates: Tensor, forget: Tensor, states: Tensor, memories: Tensor) -> tuple[Tensor, Tensor]:
-        """States and memories `(N, M, hidden)` of all nodes from those of their children `(N, M, R,
-        hidden)`."""
+        """States and memories `(…, hidden)` of nodes from those of their children `(…, R, hidden)`."""
         if self.places:
-            inner = states.flatten(2)
-            kept = self.forget(inner).unflatten(2, (self.count, -1))
+            inner = states.flatten(-2)
+            kept = self.forget(inner).unflatten(-1, (self.count, -1))
         else:
-            inner = states.sum(2)
+            inner = states.sum(-2)
             kept = self.forget(states)
         entering, leaving, update = (gates + self.gates(inner)).chunk(3, -1)
-        kept = torch.sigmoid(forget.unsqueeze(2) + kept)
-        memory = torch.sigmoid(entering) * torch.tanh(update) + (kept * memories).sum(2)
+        kept = torch.sigmoid(forget.unsqueeze(-2) + kept)
+        memory = torch.sigmoid(entering) * torch.tanh(update) + (kept * memories).sum(-2)
         return torch.sigmoid(leaving) * torch.tanh(memory), memory
 
 
@@ -85,6 +107,17 @@ def of_children(values: Tensor, below: Tensor) -> Tensor:
     with_none = nn.functional.pad(values, (0, 0, 0, 1))
     flat = below.flatten(1).unsqueeze(-1).expand(-1, -1, values.shape[2])
     return with_none.gather(1, flat).unflatten(1, below.shape[1:])
+
+
+def heights_of(below: Tensor) -> Tensor:
+    """Levels below each node of `(N, M, R)` child rows, M for none: `(N, M)`, 0 for a leaf."""
+    heights = torch.zeros_like(below[..., 0])
+    while True:
+        inner = nn.functional.pad(heights, (0, 1), value=-1).gather(1, below.flatten(1)).view_as(below)
+        higher = inner.amax(2) + 1
+        if torch.equal(higher, heights):
+            return heights
+        heights = higher
 
 
 Builder = Callable[[int, int, int, int, int], nn.Module]
