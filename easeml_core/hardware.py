@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from easeml_core.errors import OperatorError
-from easeml_core.naming import cuda_index
+from easeml_core.naming import cuda_index, process_count
 
 # The NVIDIA driver makes /dev/nvidia0, /dev/nvidia1 …; in a container only those it was given.
 _NODE = re.compile(r"nvidia[0-9]+")
@@ -27,12 +27,16 @@ def gpu_count(dev: Path = Path("/dev")) -> int | None:
 
 
 def check_devices(devices: Iterable[str], dev: Path = Path("/dev")) -> None:
-    """Raise OperatorError naming every one of `devices` that is a GPU this host does not have."""
-    wanted = {device: index for device in devices if (index := cuda_index(device)) is not None}
-    count = gpu_count(dev) if wanted else None
+    """Raise OperatorError naming every one of `devices` that needs a GPU this host does not have."""
+    needed = {
+        device: first + process_count(device)
+        for device in devices
+        if (first := cuda_index(device)) is not None
+    }
+    count = gpu_count(dev) if needed else None
     if count is None:
         return
-    missing = [device for device, index in wanted.items() if index >= count]
+    missing = [device for device, gpus in needed.items() if gpus > count]
     if missing:
         has = {0: "no GPU", 1: "1 GPU, gpu0"}.get(count, f"{count} GPUs, gpu0 to gpu{count - 1}")
         raise OperatorError(

@@ -15,7 +15,7 @@ ID_RULE = "a lower-case letter, then up to 39 lower-case letters, digits or hyph
 _ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _REQUEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _DEVICE = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_CUDA = re.compile(r"gpu([0-9]{1,3})(?:_[a-z0-9_]+)?")
+_HARDWARE = re.compile(r"(gpu|cpu)([0-9]{1,3})(?:x([1-9][0-9]?))?(?:_[a-z0-9_]+)?")
 
 SPEC_FILE = "task.yaml"
 DATA_DIR = "data"
@@ -53,15 +53,25 @@ def is_device(text: str) -> bool:
 
 
 def cuda_index(device: str) -> int | None:
-    """Number of the CUDA device that a device is, on the host that serves it; None for the CPU.
+    """Number of the (first) CUDA device that a device is, on the host that serves it; None for the CPU.
 
-    What follows the number tells devices of several hosts apart.
+    What follows the numbers tells devices of several hosts apart.
 
-    >>> cuda_index("gpu1"), cuda_index("gpu0_hosta"), cuda_index("cpu0")
-    (1, 0, None)
+    >>> cuda_index("gpu1"), cuda_index("gpu0_hosta"), cuda_index("gpu2x2"), cuda_index("cpu0")
+    (1, 0, 2, None)
     """
-    found = _CUDA.fullmatch(device)
-    return None if found is None else int(found[1])
+    found = _HARDWARE.fullmatch(device)
+    return None if found is None or found[1] == "cpu" else int(found[2])
+
+
+def process_count(device: str) -> int:
+    """How many processes train a network on a device: one for each GPU of several that are one device.
+
+    >>> process_count("gpu0x4"), process_count("gpu2x2_hosta"), process_count("cpu0x2"), process_count("gpu1")
+    (4, 2, 2, 1)
+    """
+    found = _HARDWARE.fullmatch(device)
+    return 1 if found is None else int(found[3] or 1)
 
 
 @dataclass(frozen=True, slots=True, order=True)

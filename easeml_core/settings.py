@@ -10,7 +10,7 @@ import json
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import (
@@ -87,6 +87,12 @@ class Settings(BaseSettings):
         gt=0,
         description="what a trial may take of the host's memory beyond its libraries; one that needs more "
         "ends as out of memory; unset: all there is",
+    )
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="what networks compute in; auto: half precision on a GPU, float32 on the CPU"
+    )
+    compile_networks: bool = Field(
+        False, description="compile networks before training (torch.compile): long trials on a GPU only"
     )
     default_trials: int = Field(40, ge=1, description="budget of a task that names none")
 

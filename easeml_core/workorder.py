@@ -18,7 +18,7 @@ import os
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the candidate raised on this data
     DIVERGED = "diverged"  # loss or score became NaN or infinite
-    OUT_OF_MEMORY = "out_of_memory"  # also after a retry with half the batch
+    OUT_OF_MEMORY = "out_of_memory"  # also with each batch computed in small pieces
     DEADLINE = "deadline"  # computed longer than its limit
     INTERRUPTED = "interrupted"  # asked to stop (SIGTERM, leash); checkpointed, may resume
 
@@ -83,14 +83,24 @@ class WorkOrder(_File):
     version_digest: str
     objective: str
     device: str = Field(description="cpu0, gpu0, gpu0_hosta, …; see `naming.cuda_index`")
-    threads: int = Field(1, ge=1, description="CPU threads the trainer may use")
-    seed: int
-    search: dict[str, list[Any]] = Field(
-        default_factory=dict, description="hyper-parameter grid, e.g. learning_rate: [0.1, 0.01]"
+    processes: int = Field(
+        1, ge=1, description="processes that train a network together, one for each GPU of the device"
     )
+    threads: int = Field(1, ge=1, description="CPU threads the trainer may use, all processes together")
+    seed: int
+    search: dict[str, Any] = Field(
+        default_factory=dict,
+        description="hyper-parameter space (`easeml_core.catalog.space`), "
+        'e.g. {"learning_rate": {".choice": [0.1, 0.01]}}',
+    )
+    max_settings: int = Field(9, ge=1, description="settings that are tried of a space that has more")
     max_epochs: int = Field(20, ge=1)
     batch_size: int = Field(64, ge=1)
     patience: int = Field(4, ge=1, description="epochs without a better score before stopping early")
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="what networks compute in; auto: half precision on a GPU"
+    )
+    compiled: bool = Field(False, description="compile networks (torch.compile) before they train")
     limit_seconds: float = Field(gt=0, description="compute time after which it ends as `deadline`")
     leash_seconds: float = Field(gt=0)
     memory_limit_bytes: int | None = Field(

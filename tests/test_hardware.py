@@ -25,6 +25,17 @@ def test_a_device_may_name_its_host_after_its_number():
     assert [naming.cuda_index(name) for name in ("cpu0", "gpu", "gpus0", "gpu0hosta", "gpu0_")] == [None] * 5
 
 
+def test_several_gpus_may_be_one_device(tmp_path: Path):
+    counts = {"gpu0x4": 4, "cpu0x2": 2, "gpu2x2_hosta": 2, "gpu0_x2": 1, "gpux4": 1}
+    assert {name: naming.process_count(name) for name in counts} == counts
+    assert naming.cuda_index("gpu2x2") == 2
+    assert naming.cuda_index("cpu0x2") is None
+    dev = make_dev(tmp_path, "nvidia0", "nvidia1")
+    hardware.check_devices(["gpu0x2", "cpu0x8"], dev)
+    with pytest.raises(OperatorError, match="device gpu1x2, gpu0x4 is not there: this host has 2 GPUs"):
+        hardware.check_devices(["gpu1x2", "gpu0x4"], dev)
+
+
 def test_what_is_there_passes(tmp_path: Path):
     dev = make_dev(tmp_path, "nvidia0", "nvidia1")
     assert hardware.gpu_count(dev) == 2

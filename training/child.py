@@ -66,11 +66,11 @@ def claim(folder: Path) -> bool:
     return True
 
 
-def die_with_parent(parent: int) -> None:
-    """Get SIGTERM when the parent process dies, also when it just has."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Get a signal when the parent process dies, also when it just has."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
 
 def redirect(folder: Path) -> None:

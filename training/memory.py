@@ -9,6 +9,12 @@ from pathlib import Path
 
 import torch
 
+# What torch's allocators, C++, oneDNN (no scratch space) and threads (no room for a stack) say.
+_SIGNS = (
+    "can't allocate memory", "not enough memory", "out of memory", "bad_alloc",
+    "could not create a primitive", "Resource temporarily unavailable",
+)  # fmt: skip
+
 
 def peak_memory_bytes() -> int:
     """Largest resident set of this process so far."""
@@ -44,6 +50,4 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error)
-    return isinstance(error, RuntimeError) and any(
-        sign in text for sign in ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
-    )
+    return isinstance(error, RuntimeError) and any(sign in text for sign in _SIGNS)

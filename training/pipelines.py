@@ -20,7 +20,7 @@ from training.models import vectors
 from training.package import EXAMPLE_ROWS, save_pipeline
 from training.run_log import RunLog
 from training.score import DivergedError, evaluate
-from training.search import Finished, Search
+from training.search import Search, Tried
 from training.watch import Watch
 
 log = logging.getLogger("training")
@@ -34,11 +34,16 @@ class PipelineTrainee:
         self.order, self.examples, self.watch, self.runs = order, examples, watch, runs
         self._fitted: tuple[dict[str, Any], Pipeline] | None = None
 
-    def fit(self, index: int, setting: dict[str, Any], search: Search) -> Finished:
-        """Fit one setting and score it on the validation split."""
-        child = self.runs.child(index, setting)
-        self.watch.epoch = 1
-        pipeline = self._fit(setting)
+    @property
+    def most_pieces(self) -> int:
+        """A fit takes all examples at once."""
+        return 1
+
+    def fit(self, index: int, tried: Tried, epochs: int, search: Search) -> None:
+        """Fit one setting and score it on the validation split; one epoch is all there is."""
+        child = self.runs.child(index, tried.setting)
+        self.watch.epoch = epochs
+        pipeline = self._fit(tried.setting)
         validation = self.examples.version.val
         scored = evaluate(
             self.order.objective,
@@ -46,22 +51,13 @@ class PipelineTrainee:
             self.examples.targets(validation),
             self._predict(pipeline, validation),
         )
-        log.info("setting %d, %s: %s %.4g", index + 1, setting, self.order.objective, scored.score)
+        log.info("setting %d, %s: %s %.4g", index + 1, tried.setting, self.order.objective, scored.score)
         child.metrics({self.order.objective: scored.score, "quality": scored.quality}, 1)
-        self.runs.close_child("done")
-        if search.is_best(scored):
-            self._fitted = setting, pipeline
-        finished = Finished(setting, "done", scored.score, scored.quality, 1)
-        search.checkpoint.save(
-            {
-                "finished": [vars(entry) for entry in [*search.finished, finished]],
-                "accumulate": search.accumulate,
-                "best_weights": None,
-                "progress": None,
-                "seconds": search.seconds + self.watch.compute_seconds,
-            }
-        )
-        return finished
+        tried.note(scored, [scored.quality])
+        tried.state = child.state = "done"
+        if search.best == index:
+            self._fitted = tried.setting, pipeline
+        search.save(self.watch.compute_seconds)
 
     def answers(self, search: Search, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.floating]:
         """The best setting's answers for examples of the data version."""
@@ -76,12 +72,7 @@ class PipelineTrainee:
         order, version = self.order, self.examples.version
         seed_everything(order.seed)
         targets = self.examples.targets(version.train)
-        smallest = 0
-        if self.examples.is_classification:
-            counts = np.bincount(targets.astype(np.int64), minlength=self.examples.facts.outputs)
-            smallest = int(counts.min())
-            if smallest == 0:
-                raise ValueError(f"class number {int(counts.argmin())} has no training example")
+        smallest = self.check_classes(targets)
         pipeline = vectors.build(
             CandidateName.parse(order.candidate).model,
             setting,
@@ -98,6 +89,15 @@ class PipelineTrainee:
                 raise DivergedError(str(error)) from error
         return pipeline
 
+    def check_classes(self, targets: npt.NDArray[Any]) -> int:
+        """Examples of the rarest class, 0 for values; raises ValueError on a class without any."""
+        if not self.examples.is_classification:
+            return 0
+        counts = np.bincount(targets.astype(np.int64), minlength=self.examples.facts.outputs)
+        if counts.min() == 0:
+            raise ValueError(f"class number {int(counts.argmin())} has no training example")
+        return int(counts.min())
+
     def _predict(self, pipeline: Pipeline, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.floating]:
         inputs = self.examples.inputs(indices)
         if self.examples.is_classification:
@@ -106,6 +106,7 @@ class PipelineTrainee:
 
     def _best(self, search: Search) -> Pipeline:
         assert search.best is not None
-        if self._fitted is None or self._fitted[0] != search.best.setting:
-            self._fitted = search.best.setting, self._fit(search.best.setting)
+        setting = search.tried[search.best].setting
+        if self._fitted is None or self._fitted[0] != setting:
+            self._fitted = setting, self._fit(setting)
         return self._fitted[1]

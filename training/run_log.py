@@ -34,6 +34,7 @@ class ChildRun:
         self.index = index
         self.setting = setting
         self.run_id = ""
+        self.state = "open"  # as in `training.search.Tried`
         self._waiting: list[Point] = []
 
     def metrics(self, values: dict[str, float], step: int) -> None:
@@ -41,9 +42,9 @@ class ChildRun:
         self._waiting += [(name, value, step) for name, value in values.items()]
         self.parent.outbox.put(self._flush)
 
-    def finish(self, state: str) -> None:
-        """Close the run: FINISHED when the setting was trained to its end, else FAILED or KILLED."""
-        status = {"done": "FINISHED", "behind": "KILLED", "stopped": "KILLED"}.get(state, "FAILED")
+    def finish(self, otherwise: str) -> None:
+        """Close the run: FINISHED when the setting was trained to its end, FAILED when it diverged."""
+        status = {"done": "FINISHED", "diverged": "FAILED"}.get(self.state, otherwise)
         self.parent.outbox.put(self._flush)
         self.parent.outbox.put(lambda: self.parent.tracking.finish(self.run_id, status))
 
@@ -63,6 +64,19 @@ class ChildRun:
             )
         tracking.log(self.run_id, metrics=points, params=self.setting)
         del self._waiting[: len(points)]  # the trial goes on adding at the end meanwhile
+
+
+class Unlogged:
+    """What a process that follows another one logs to: nothing."""
+
+    state = "open"
+
+    def child(self, index: int, setting: dict[str, Any]) -> Unlogged:
+        """For any setting, this."""
+        return self
+
+    def metrics(self, values: dict[str, float], step: int) -> None:
+        """The first process logs them."""
 
 
 class RunLog:
@@ -85,7 +99,7 @@ class RunLog:
         self._models: Outbox | None = None
         self._opened = threading.Event()
         self._folder = folder
-        self._child: ChildRun | None = None
+        self._children: dict[int, ChildRun] = {}
         self.outbox.put(self._open)
 
     def start(self, settings: list[dict[str, Any]]) -> None:
@@ -104,16 +118,14 @@ class RunLog:
         self.outbox.put(lambda: self.tracking.log_config(self.run_id, order.model_dump(mode="json")))
 
     def child(self, index: int, setting: dict[str, Any]) -> ChildRun:
-        """The child run of a setting; one left open by a failure is closed first."""
-        self.close_child("failed")
-        self._child = ChildRun(self, index, setting)
-        return self._child
+        """The child run of a setting, the same one each time."""
+        return self._children.setdefault(index, ChildRun(self, index, setting))
 
-    def close_child(self, state: str) -> None:
-        """Close the child run that is open, if any."""
-        if self._child is not None:
-            child, self._child = self._child, None
-            child.finish(state)
+    def close_children(self, otherwise: str) -> None:
+        """Close all child runs; `otherwise` is the status of those whose setting did not come to its end."""
+        children, self._children = self._children, {}
+        for child in children.values():
+            child.finish(otherwise)
 
     def open_model(self) -> None:
         """Have the run's logged model made, still empty; returns at once."""
@@ -143,12 +155,12 @@ class RunLog:
         tags: dict[str, str],
         insist: float | None = None,
     ) -> None:
-        """Log the final metrics and tags and close the run, and a child that is still open.
+        """Log the final metrics and tags and close the run, and children that are still open.
 
         Raises TemporaryError where MLflow stays away for `insist` seconds (`INSIST_SECONDS`); the run, if
         there is one, then stays open.
         """
-        self.close_child("stopped" if status == "KILLED" else "failed")
+        self.close_children("KILLED" if status == "KILLED" else "FAILED")
         points = [(name, value, 0) for name, value in metrics.items()]
         self.outbox.put(lambda: self.tracking.log(self.run_id, metrics=points, tags=tags))
         self.outbox.put(lambda: self.tracking.finish(self.run_id, status))

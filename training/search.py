@@ -1,52 +1,77 @@
-"""The search over a candidate's hyper-parameters: every setting of the grid, the best one kept.
+"""The search over a candidate's hyper-parameters: several settings, the best one kept.
 
-A setting that diverges is a bad setting; only when all do has the candidate diverged. A setting that runs
-out of memory is tried once more with each batch computed in halves. A setting that is clearly behind what
-the best one had after the same epoch is given up. Finished settings are part of the checkpoint.
+Settings are dropped by successive halving (`easeml_core.catalog.halving`): what a setting has reached after
+the epochs of one rung decides whether it trains on to the next. A setting that diverges leaves its place to
+the next best one; only when all do has the candidate diverged. One that runs out of memory goes on with each
+batch computed in twice as many pieces.
+
+Everything that decides is in the checkpoint: an attempt that takes over makes the same decisions.
 """
 
 from __future__ import annotations
 
 import gc
-import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
 
+from easeml_core.catalog.halving import rungs
 from training.checkpoint import Checkpoint
 from training.memory import is_out_of_memory
 from training.score import DivergedError, Scored
 
 log = logging.getLogger("training")
 
-BEHIND = 0.1  # quality by which a setting may be behind the best one at the same epoch
 
-
-class OutOfMemoryTwiceError(Exception):
-    """Memory ran out with half the batch too."""
+class NoMemoryError(Exception):
+    """Memory ran out, and the batches cannot be computed in smaller pieces."""
 
 
 @dataclass
-class Finished:
-    """One setting of the search that has ended."""
+class Tried:
+    """One setting of the search, and how far it has come.
+
+    `state` is `open` before its first rung, `paused` after a rung, `done` when it was trained to its end, or
+    `diverged`. `curve` has the quality after each epoch.
+    """
 
     setting: dict[str, Any]
-    state: str  # done, diverged, behind
+    state: str = "open"
     score: float | None = None
     quality: float | None = None
-    epochs: int = 0
     reason: str = ""
     curve: list[float] = field(default_factory=list)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs trained so far."""
+        return len(self.curve)
+
+    def note(self, best: Scored, curve: Sequence[float]) -> None:
+        """Note the best score so far and the curve that led to it."""
+        self.score, self.quality, self.curve = best.score, best.quality, list(curve)
+
+    def reached(self, epochs: int) -> float:
+        """The best quality within so many epochs; 0 before the first."""
+        return max(self.curve[:epochs], default=0.0)
 
 
 class Trainee(Protocol):
     """A candidate as the search sees it: a network, or a scikit-learn pipeline."""
 
-    def fit(self, index: int, setting: dict[str, Any], search: Search) -> Finished:
-        """Train one setting and keep the model if it is the best so far."""
+    @property
+    def most_pieces(self) -> int:
+        """In how many pieces a batch can be computed at most."""
+        ...
+
+    def fit(self, index: int, tried: Tried, epochs: int, search: Search) -> None:
+        """Train a setting on until it has had `epochs` epochs, and note in `tried` how it did.
+
+        `state` becomes `done` when more epochs would change nothing, `paused` else.
+        """
         ...
 
 
@@ -55,78 +80,74 @@ class Search:
     """The settings, what is known of them, and what a checkpoint of the search holds."""
 
     checkpoint: Checkpoint
-    finished: list[Finished] = field(default_factory=list)
-    accumulate: int = 1
-    best_weights: dict[str, Any] | None = None  # of the best finished setting, networks only
-    progress: dict[str, Any] | None = None  # of the setting in training, networks only
+    tried: list[Tried]
+    pieces: int = 1  # in which each batch is computed, for want of memory
     seconds: float = 0.0  # computed by earlier attempts
 
     @classmethod
-    def resume(cls, checkpoint: Checkpoint) -> Search:
-        """The search as the checkpoint has it, or a fresh one."""
+    def resume(cls, checkpoint: Checkpoint, settings: list[dict[str, Any]]) -> Search:
+        """The search as the checkpoint has it, or a fresh one of these settings."""
         saved = checkpoint.load()
         if saved is None:
-            return cls(checkpoint)
+            return cls(checkpoint, [Tried(setting) for setting in settings])
+        tried = [Tried(**entry) for entry in saved["tried"]]
         log.info(
-            "resuming: %d settings are done, %.1f s were computed", len(saved["finished"]), saved["seconds"]
-        )
-        return cls(
-            checkpoint,
-            [Finished(**entry) for entry in saved["finished"]],
-            saved["accumulate"],
-            saved["best_weights"],
-            saved["progress"],
+            "resuming: %d settings have been trained, %.1f s were computed",
+            sum(entry.state != "open" for entry in tried),
             saved["seconds"],
         )
+        return cls(checkpoint, tried, saved["pieces"], saved["seconds"])
 
-    def save(self, seconds: float, *, now: bool = False) -> None:
-        """Write the checkpoint; `seconds` is what this attempt computed."""
+    def save(self, seconds: float) -> None:
+        """Write what is known of the settings; `seconds` is what this attempt computed."""
         self.checkpoint.save(
             {
-                "finished": [asdict(entry) for entry in self.finished],
-                "accumulate": self.accumulate,
-                "best_weights": self.best_weights,
-                "progress": self.progress,
+                "tried": [asdict(entry) for entry in self.tried],
+                "pieces": self.pieces,
                 "seconds": self.seconds + seconds,
-            },
-            now=now,
+            }
         )
 
     @property
-    def best(self) -> Finished | None:
-        """The best of the settings that were trained to their end."""
-        done = [entry for entry in self.finished if entry.quality is not None]
-        return max(done, key=lambda entry: entry.quality or 0.0, default=None)
+    def best(self) -> int | None:
+        """Which setting is best of those that came through a rung; the first of equals."""
+        through = [
+            index
+            for index, entry in enumerate(self.tried)
+            if entry.state in ("paused", "done") and entry.quality is not None
+        ]
+        return max(through, key=lambda index: self.tried[index].quality or 0.0, default=None)
 
-    def is_best(self, scored: Scored) -> bool:
-        """Whether a score beats every finished setting's."""
-        best = self.best
-        return best is None or scored.quality > (best.quality or 0.0)
+    def run(self, epochs: int, trainee: Trainee) -> None:
+        """Train all settings by the plan for at most `epochs` epochs.
 
-    def is_behind(self, curve: list[float]) -> bool:
-        """Whether a setting's quality after this epoch is far below the best setting's after the same."""
-        best = self.best
-        if best is None or not 2 <= len(curve) <= len(best.curve):
-            return False
-        return max(curve) < max(best.curve[: len(curve)]) - BEHIND
-
-    def run(self, settings: list[dict[str, Any]], trainee: Trainee) -> None:
-        """Train every setting that is not finished yet, in order.
-
-        Raises OutOfMemoryTwiceError, and whatever the candidate raises but DivergedError.
+        Raises NoMemoryError, and whatever the candidate raises but DivergedError.
         """
-        for index in range(len(self.finished), len(settings)):
-            self._run_one(index, settings[index], trainee)
-            self.progress = None
+        before = 0
+        for rung in rungs(len(self.tried), epochs):
+            while (index := self._next(before, rung.epochs, rung.keep)) is not None:
+                self._fit(index, rung.epochs, trainee)
+            before = rung.epochs
 
-    def _run_one(self, index: int, setting: dict[str, Any], trainee: Trainee) -> None:
-        for _ in range(2):
+    def _next(self, before: int, epochs: int, keep: int) -> int | None:
+        """The first of the `keep` settings that were best `before` which still has to train."""
+        alive = [index for index, entry in enumerate(self.tried) if entry.state != "diverged"]
+        alive.sort(key=lambda index: -self.tried[index].reached(before))
+        for index in sorted(alive[:keep]):
+            entry = self.tried[index]
+            if entry.state == "open" or (entry.state == "paused" and entry.epochs < epochs):
+                return index
+        return None
+
+    def _fit(self, index: int, epochs: int, trainee: Trainee) -> None:
+        entry = self.tried[index]
+        while True:
             try:
-                self.finished.append(trainee.fit(index, setting, self))
+                trainee.fit(index, entry, epochs, self)
                 return
             except DivergedError as error:
-                log.info("setting %s diverged: %s", setting, error)
-                self.finished.append(Finished(setting, "diverged", reason=str(error)))
+                log.info("setting %s diverged: %s", entry.setting, error)
+                entry.state, entry.reason = "diverged", str(error)
                 return
             except Exception as error:
                 if not is_out_of_memory(error):
@@ -136,18 +157,7 @@ class Search:
             gc.collect()
             if torch.cuda.is_initialized():
                 torch.cuda.empty_cache()
-            if self.accumulate > 1:
-                break
-            log.info("out of memory (%s): computing each batch in halves", problem)
-            self.accumulate, self.progress = 2, None
-        raise OutOfMemoryTwiceError(problem)
-
-
-def settings_of(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the grid, in the order it is written; one empty setting for no grid."""
-    return list(_combinations(grid))
-
-
-def _combinations(grid: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    for values in itertools.product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
+            if 2 * self.pieces > trainee.most_pieces:
+                raise NoMemoryError(problem)
+            self.pieces *= 2
+            log.info("out of memory (%s): computing each batch in %d pieces", problem, self.pieces)

@@ -17,22 +17,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from easeml_core.catalog import Space
 from easeml_core.data import open_version
 from easeml_core.errors import FencedError, OperatorError, TemporaryError
 from easeml_core.naming import CandidateName
 from easeml_core.service.trainer_end import memory_reason
 from easeml_core.workorder import ORDER_FILE, RESULT_FILE, Outcome, TrialResult, WorkOrder
 from training import device as devices
+from training import together
 from training.checkpoint import Checkpoint
 from training.examples import Examples
+from training.group import Group
 from training.memory import is_out_of_memory, limited_memory, peak_memory_bytes
 from training.models import is_network
 from training.networks import NetworkTrainee
 from training.pipelines import PipelineTrainee
-from training.run_log import RunLog
+from training.run_log import RunLog, Unlogged
 from training.score import evaluate
-from training.search import Finished, OutOfMemoryTwiceError, Search, settings_of
-from training.watch import Stopped, Watch
+from training.search import NoMemoryError, Search, Tried
+from training.watch import Stopped, Unwatched, Watch
 
 log = logging.getLogger("training")
 
@@ -42,11 +47,16 @@ _TRAIN_SAMPLE = 2000  # examples the training score is measured on
 _RUN_STATUS = {Outcome.SUCCEEDED: "FINISHED", Outcome.INTERRUPTED: "KILLED"}
 
 
-def run_attempt(folder: Path) -> TrialResult:
-    """Run the attempt whose `order.json` is in `folder`; its result is in `result.json` on return."""
+def run_attempt(folder: Path, group: Group | None = None) -> TrialResult:
+    """Run the attempt whose `order.json` is in `folder`; its result is in `result.json` on return.
+
+    An order for several processes starts them, unless this is the first of them already (`group`).
+    """
     begun_at = time.time()
     order = WorkOrder.read(folder / ORDER_FILE)
-    attempt = _Attempt(order, folder, timings={"begun_at": begun_at})
+    if group is None and order.processes > 1 and is_network(CandidateName.parse(order.candidate)):
+        return together.launch(order, folder)
+    attempt = _Attempt(order, folder, group or Group(), timings={"begun_at": begun_at})
     with Watch(order, folder, attempt.end_by_force) as watch:
         outcome, reason = attempt.run(watch)
         watch.leave()
@@ -56,12 +66,39 @@ def run_attempt(folder: Path) -> TrialResult:
     return result
 
 
+def follow(order: WorkOrder, group: Group) -> None:
+    """Train as another process of the attempt's group; writes and logs nothing. Raises what it meets."""
+    with limited_memory(_memory_limit(order)):
+        device = _set_up(order, group)
+        examples = Examples(open_version(Path(order.version_dir)))
+        search = Search.resume(Checkpoint(order, writes=False), _settings(order))
+        group.wait()
+        search.run(order.max_epochs, NetworkTrainee(order, examples, device, Unwatched(), Unlogged(), group))
+
+
+def _set_up(order: WorkOrder, group: Group) -> torch.device:
+    device = devices.resolve(order.device, group.rank)
+    devices.use_threads(max(order.threads // group.size, 1))
+    devices.seed_everything(order.seed)
+    return device
+
+
+def _settings(order: WorkOrder) -> list[dict[str, Any]]:
+    return Space.parse(order.search).settings(order.max_settings, order.seed)
+
+
+def _memory_limit(order: WorkOrder) -> int | None:
+    """Bytes for one process of the attempt."""
+    return None if order.memory_limit_bytes is None else order.memory_limit_bytes // order.processes
+
+
 @dataclass
 class _Attempt:
     """What is known of an attempt at any moment: enough to write its result."""
 
     order: WorkOrder
     folder: Path
+    group: Group
     runs: RunLog | None = None
     search: Search | None = None
     known: dict[str, Any] = field(default_factory=dict)  # fields of the result
@@ -72,10 +109,12 @@ class _Attempt:
         """Do it all; gives how it ended and why."""
         self.watch = watch
         try:
-            with limited_memory(self.order.memory_limit_bytes):
+            with limited_memory(_memory_limit(self.order)):
                 self._train(watch)
             return Outcome.SUCCEEDED, ""
         except Stopped as stop:
+            if stop.outcome is Outcome.INTERRUPTED and (others := self._failure_of_others()) is not None:
+                return others
             return stop.outcome, stop.reason
         except OperatorError as error:
             log.exception("the installation is at fault")
@@ -88,21 +127,24 @@ class _Attempt:
         except _AllDivergedError as error:
             return Outcome.DIVERGED, str(error)
         except Exception as error:
-            if isinstance(error, OutOfMemoryTwiceError) or is_out_of_memory(error):
+            if (others := self._failure_of_others()) is not None:
+                return others
+            if isinstance(error, NoMemoryError) or is_out_of_memory(error):
                 return Outcome.OUT_OF_MEMORY, memory_reason(
                     peak_memory_bytes(), self.order.memory_limit_bytes
                 )
             log.exception("the candidate failed")
             return Outcome.FAILED, f"{type(error).__name__}: {error}"[:500]
 
+    def _failure_of_others(self) -> tuple[Outcome, str] | None:
+        return together.failure_of_others(self.folder, self.group)
+
     def _train(self, watch: Watch) -> None:
         order = self.order
         with self._timed("start"):
-            torch_device = devices.resolve(order.device)
-            devices.use_threads(order.threads)
-            devices.seed_everything(order.seed)
+            torch_device = _set_up(order, self.group)
             checkpoint = Checkpoint(order)
-        settings = settings_of(order.search)
+        settings = _settings(order)
         self.runs = RunLog(order, self.folder)
         self.runs.start(settings)
         watch.enter("data")
@@ -115,43 +157,40 @@ class _Attempt:
 
         watch.enter("training")
         trainee: NetworkTrainee | PipelineTrainee
-        if is_network(CandidateName.parse(order.candidate)):
-            trainee = NetworkTrainee(order, examples, torch_device, watch, self.runs)
+        name = CandidateName.parse(order.candidate)
+        if is_network(name):
+            trainee = NetworkTrainee(order, examples, torch_device, watch, self.runs, self.group)
         else:
             trainee = PipelineTrainee(order, examples, watch, self.runs)
-        self.search = search = Search.resume(checkpoint)
+        self.search = search = Search.resume(checkpoint, settings)
+        self.group.wait()  # before anything is written, the others have read it
         self.timings["train_begun_at"] = time.time()
         with self._timed("train"):
-            self._search(search, settings, trainee, watch)
+            self._search(search, trainee, watch)
         self.timings["train_ended_at"] = time.time()
-        best = search.best
-        if best is None:
-            raise _AllDivergedError(f"every setting diverged; the last: {search.finished[-1].reason}")
+        if search.best is None:
+            raise _AllDivergedError(f"every setting diverged; the last: {search.tried[-1].reason}")
 
         watch.enter("logging")
+        self.runs.close_children("KILLED")  # those that others were better than
         self.runs.open_model()
         with self._timed("score"):
             sample = examples.sample(examples.version.train, _TRAIN_SAMPLE)
             answers = trainee.answers(search, sample)
             train_scored = evaluate(order.objective, examples.facts, examples.targets(sample), answers)
         self._log_model(trainee, search, self.runs)
-        self.known |= self._best_fields(best) | {"train_score": train_scored.score}
+        self.known |= self._fields_of(search.tried[search.best]) | {"train_score": train_scored.score}
         checkpoint.clear()
 
-    def _search(
-        self,
-        search: Search,
-        settings: list[dict[str, Any]],
-        trainee: NetworkTrainee | PipelineTrainee,
-        watch: Watch,
-    ) -> None:
+    def _search(self, search: Search, trainee: NetworkTrainee | PipelineTrainee, watch: Watch) -> None:
+        epochs = self.order.max_epochs if isinstance(trainee, NetworkTrainee) else 1
         try:
-            search.run(settings, trainee)
+            search.run(epochs, trainee)
         except Stopped as stop:
             # A limit is not a failure of what was already found within it.
             if stop.outcome is not Outcome.DEADLINE or search.best is None:
                 raise
-            log.info("%s: using the best of %d settings", stop.reason, len(search.finished))
+            log.info("%s: using the best of what came through a rung", stop.reason)
             watch.accept()
 
     def _log_model(self, trainee: NetworkTrainee | PipelineTrainee, search: Search, runs: RunLog) -> None:
@@ -169,7 +208,7 @@ class _Attempt:
                 files = runs.upload_model(folder)
         self.known |= {"model_uri": f"models:/{model_id}", "model_files": files}
 
-    def _best_fields(self, best: Finished) -> dict[str, Any]:
+    def _fields_of(self, best: Tried) -> dict[str, Any]:
         return {
             "quality": best.quality,
             "score": best.score,

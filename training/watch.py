@@ -37,6 +37,16 @@ class Stopped(BaseException):
         self.reason = reason
 
 
+class Unwatched:
+    """What a process that follows another one has for a watch: it is not it that is asked to stop."""
+
+    compute_seconds = 0.0
+    epoch = 0
+
+    def check(self) -> None:
+        """Nothing stops a follower but its end."""
+
+
 class Watch:
     """Watches one attempt from its main thread; use as a context manager.
 

@@ -10,7 +10,8 @@ arm by most of what it was off, the other arms of the device by a large part, an
 comes to stand for itself.
 
 A device kind may name a framework too (`cpu/sklearn`): FLOPs of scikit-learn's estimators and of networks
-are not worth the same seconds, and what one kind of trial took must not speak for the other.
+are not worth the same seconds, and what one kind of trial took must not speak for the other. Several devices
+as one are a kind of their own (`gpux4/torch`), taken to be as fast as all of them together at first.
 
 An outlier (a busy machine, a swapped-out process) counts less the further it is from the median of its arm
 on its device, beyond HUBER. `overhead` is the same for all trials of a kind (start, data, logging): the
@@ -105,8 +106,9 @@ class CostModel:
 
 
 def _default(device_kind: str) -> float:
-    device = device_kind.partition("/")[0]
-    return -math.log(DEFAULT_THROUGHPUT.get(device, DEFAULT_THROUGHPUT["cpu"]))
+    device, _, count = device_kind.partition("/")[0].partition("x")
+    one = DEFAULT_THROUGHPUT.get(device, DEFAULT_THROUGHPUT["cpu"])
+    return -math.log(one * (int(count) if count.isdigit() else 1))
 
 
 def _correction(trial: CostObservation, overhead: float) -> float:

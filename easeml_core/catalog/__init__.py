@@ -12,11 +12,18 @@ from easeml_core.catalog.candidates import (
     work,
 )
 from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.plugged import Candidate
+from easeml_core.catalog.space import Choice, Float, Int, Space
 
 __all__ = [
     "MODELS",
+    "Candidate",
+    "Choice",
+    "Float",
+    "Int",
     "ModelFacts",
     "Size",
+    "Space",
     "all_candidates",
     "candidates_for",
     "features",

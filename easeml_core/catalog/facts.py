@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, Literal
 
-# The paper's grid (0.1 to 0.0001) is for plain gradient descent. AdamW with one cycle learns in a narrow
-# band; the rate that most often wins comes first, so that a hopeless one is given up early.
-LEARNING_RATES: Mapping[str, tuple[Any, ...]] = MappingProxyType({"learning_rate": (0.003, 0.001)})
+from easeml_core.catalog.halving import epochs_trained
+from easeml_core.catalog.space import Choice, Space
+
+# The paper's grid (0.1 to 0.0001) is for gradient descent. AdamW with one cycle learns in a narrow band.
+LEARNING_RATES = Space(learning_rate=Choice(0.003, 0.001))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,14 @@ class ModelFacts:
 
     `year` of publication and `citations` (order of magnitude, Google Scholar, 2024) are what the fixed
     orders MOSTRECENT and MOSTCITED go by. `expected` is the quality in [0, 1] believed before any trial, by
-    template; `reason` says where it comes from. `search` is the grid of hyper-parameters; `epochs` and
-    `batch_size` are those of one point of the grid (1 epoch for models that are fitted in one go); training
-    stops early after `patience` epochs without a better score. `depth` counts layers with weights (for
+    template; `reason` says where it comes from. `search` is the space of hyper-parameters, of which a trial
+    tries `max_settings` at most. `epochs` is how long the setting that comes out best trains (1 for models
+    that are fitted in one go; the others train as long as `halving.rungs` says); training stops early after
+    `patience` epochs without a better score. `depth` counts layers with weights (for
     trees: levels).
 
     `forward` is floating-point operations (FLOPs) per example for one prediction, `fit` those of a whole
-    fit at one point of the grid where that is not three times forward × examples × epochs; `weights` is the
+    fit with one setting where that is not three times forward × examples × epochs; `weights` is the
     number of trained values. Work that is no dense algebra (sorting, histograms) counts as the FLOPs that
     dense algebra would do in the same time.
     """
@@ -72,7 +74,8 @@ class ModelFacts:
     description: str
     forward: Callable[[Size], float]
     weights: Callable[[Size], float]
-    search: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: LEARNING_RATES)
+    search: Space = LEARNING_RATES
+    max_settings: int = 9
     epochs: int = 1
     batch_size: int = 64
     patience: int = 4
@@ -92,15 +95,15 @@ class ModelFacts:
         return self.weights(Size(shape, outputs, n_train))
 
     @property
-    def grid_size(self) -> int:
-        """Points of the hyper-parameter grid."""
-        return math.prod(len(values) for values in self.search.values())
+    def settings_tried(self) -> int:
+        """How many settings of its space a trial tries."""
+        return int(min(self.search.size, self.max_settings))
 
     def work(self, size: Size) -> float:
-        """Floating-point operations of a whole trial: every point of the grid, all epochs.
+        """Floating-point operations of a whole trial: all epochs of all settings.
 
         A training step costs about three forward passes: one forward, two backward (Kaplan et al. 2020,
         Scaling laws, section 2.1).
         """
-        one = self.fit(size) if self.fit else 3 * self.forward(size) * size.n_train * self.epochs
-        return self.grid_size * one
+        epoch = self.fit(size) if self.fit else 3 * self.forward(size) * size.n_train
+        return epochs_trained(self.settings_tried, self.epochs) * epoch

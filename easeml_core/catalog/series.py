@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.space import Choice, Space
 
 TEMPLATE = "series-classification"
 HIDDEN = 64
 
 # Few series make few steps an epoch, and a recurrent layer is at chance for long before it learns.
-_SEARCH = {"learning_rate": (0.003, 0.01)}
+_SEARCH = Space(learning_rate=Choice(0.003, 0.01))
 
 _REASON = "order of Greff et al. 2017 and Chung et al. 2014: gates help, GRU and LSTM are near; level assumed"
 

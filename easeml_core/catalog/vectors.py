@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.space import Choice, Space
 
 CLASSIFICATION, REGRESSION = "vector-classification", "vector-regression"
 HIDDEN = 64  # units of each of the perceptron's two hidden layers
@@ -72,7 +73,7 @@ def _model(
     reason: str,
     description: str,
     *,
-    search: Mapping[str, tuple[Any, ...]],
+    search: Space,
     forward: Callable[[Size], float],
     weights: Callable[[Size], float],
     fit: Callable[[Size], float],
@@ -98,39 +99,39 @@ VECTOR_MODELS = (
     _model(
         "LogisticRegression", "linear", 1958, 7_000, 1, {CLASSIFICATION: 0.78}, _STUDY.format(0.779),
         "a linear border between classes",
-        search={"C": (0.1, 1.0, 10.0)},
+        search=Space(C=Choice(0.1, 1.0, 10.0)),
         forward=lambda size: 2.0 * size.values * size.outputs, weights=_linear_weights, fit=_logistic_fit,
     ),
     _model(
         "RidgeRegression", "linear", 1970, 18_000, 1, {REGRESSION: 0.68},
         "below trees and kernels (Fernández-Delgado et al. 2019)", "a plane through the data, held back",
-        search={"alpha": (0.1, 1.0, 10.0)},
+        search=Space(alpha=Choice(0.1, 1.0, 10.0)),
         forward=lambda size: 2.0 * size.values * size.outputs, weights=_linear_weights, fit=_ridge_fit,
     ),
     _model(
         "RandomForest", "trees", 2001, 150_000, 12, {CLASSIFICATION: 0.82, REGRESSION: 0.73},
         _STUDY.format(0.823), "many decision trees on random parts of the data, averaged",
-        search={"min_samples_leaf": (1, 3)},
+        search=Space(min_samples_leaf=Choice(1, 3)),
         forward=lambda size: 20.0 * TREES * math.log2(size.n_train + 1),
         weights=lambda size: 2.0 * TREES * size.n_train, fit=_forest_fit,
     ),
     _model(
         "GradientBoosting", "trees", 2001, 30_000, 6, {CLASSIFICATION: 0.82, REGRESSION: 0.74},
         "beside random forests (Olson et al. 2018)", "small trees, each mending the errors of those before",
-        search={"learning_rate": (0.05, 0.15)},
+        search=Space(learning_rate=Choice(0.05, 0.15)),
         forward=lambda size: 20.0 * ROUNDS * size.outputs * math.log2(LEAVES),
         weights=lambda size: 2.0 * ROUNDS * size.outputs * LEAVES, fit=_boosting_fit,
     ),
     _model(
         "SVM", "kernel", 1995, 75_000, 2, {CLASSIFICATION: 0.81, REGRESSION: 0.71}, _STUDY.format(0.814),
         "the widest border between classes, bent by a Gaussian kernel",
-        search={"C": (1.0, 10.0)},
+        search=Space(C=Choice(1.0, 10.0)),
         forward=lambda size: size.n_train * (size.values + size.outputs), weights=_examples, fit=_kernel_fit,
     ),
     _model(
         "KNN", "neighbours", 1967, 20_000, 1, {CLASSIFICATION: 0.79, REGRESSION: 0.68}, _STUDY.format(0.79),
         "asks the nearest known examples",
-        search={"n_neighbors": (1, 3, 9)},
+        search=Space(n_neighbors=Choice(1, 3, 9)),
         forward=lambda size: 2.0 * size.n_train * size.values, weights=_examples, fit=_neighbours_fit,
     ),
     ModelFacts(

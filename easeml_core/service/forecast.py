@@ -14,7 +14,7 @@ from easeml_core.allocator import priors
 from easeml_core.allocator.cost import CostModel, CostObservation
 from easeml_core.allocator.types import Prior
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, Trial, TrialState
-from easeml_core.naming import CandidateName, cuda_index
+from easeml_core.naming import CandidateName, cuda_index, process_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,14 +66,16 @@ def work_of(candidate: str, sizes: Sizes) -> float:
 
 
 def device_kind(device: str, candidate: str) -> str:
-    """What the costs of a candidate on a device are compared with: `gpu/torch`, `cpu/sklearn` …
+    """What the costs of a candidate on a device are compared with: `gpu/torch`, `gpux4/torch`, `cpu/sklearn`.
 
-    `gpu` stands for any CUDA device, `cpu` for anything else, as the trainer sees it.
+    `gpu` stands for any CUDA device, `cpu` for anything else, as the trainer sees it; `x4` for four as one.
     """
     from easeml_core.catalog import MODELS
 
+    framework = MODELS[CandidateName.parse(candidate).model].framework
     hardware = "cpu" if cuda_index(device) is None else "gpu"
-    return f"{hardware}/{MODELS[CandidateName.parse(candidate).model].framework}"
+    processes = process_count(device) if framework == "torch" else 1
+    return f"{hardware}{f'x{processes}' if processes > 1 else ''}/{framework}"
 
 
 def cost_model(session: Session) -> CostModel:

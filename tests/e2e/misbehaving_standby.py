@@ -62,7 +62,7 @@ def freezes(order: Path) -> None:
 
 def diverges(order: Path) -> None:
     """The real candidate with learning rates far too large."""
-    _allow(order, search={"learning_rate": [1e30, 1e35]})
+    _allow(order, search={"learning_rate": {".choice": [1e30, 1e35]}})
 
 
 def hungers(order: Path) -> None:

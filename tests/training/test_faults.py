@@ -23,7 +23,7 @@ from easeml_core.service import processes, trainer
 from easeml_core.settings import Settings
 from easeml_core.tracking import Tracking
 from easeml_core.workorder import Outcome, TrialResult, WorkOrder, read_json
-from training import memory, search, watch
+from training import memory, watch
 from training.trial import run_attempt
 
 MakeOrder = Callable[..., Path]
@@ -32,7 +32,7 @@ ENDLESS: dict[str, Any] = {
     "batch_size": 4,
     "max_epochs": 100_000,
     "patience": 100_000,
-    "search": {"learning_rate": [1e-4]},
+    "search": {"learning_rate": 1e-4},
 }
 
 
@@ -103,7 +103,7 @@ def test_a_killed_trainer_resumes_in_the_next_attempt(
     assert trainer.start(first, settings) == ref  # never a second one
     assert psutil.Process(ref.pid).ppid() == process.pid
     order = WorkOrder.read(first)
-    checkpoint, run = Path(order.checkpoint_dir) / "checkpoint.pt", first.parent / "run.json"
+    checkpoint, run = Path(order.checkpoint_dir) / "setting-0.pt", first.parent / "run.json"
     _until(lambda: checkpoint.exists() and run.exists())  # the run is opened beside the training
     with pytest.raises(TemporaryError):
         trainer.collect(first.parent)
@@ -143,7 +143,7 @@ def test_a_stopped_trainer_checkpoints_and_says_so(
     assert not trainer.is_running(ref)
     result = TrialResult.read(path.parent / "result.json")
     assert result.outcome is Outcome.INTERRUPTED
-    assert (Path(WorkOrder.read(path).checkpoint_dir) / "checkpoint.pt").exists()
+    assert (Path(WorkOrder.read(path).checkpoint_dir) / "setting-0.pt").exists()
     run = Tracking(WorkOrder.read(path).mlflow_url).client.get_run(str(result.mlflow_run_id))
     assert run.info.status == "KILLED"
 
@@ -241,11 +241,11 @@ def test_what_a_missing_result_means(
 
 
 def test_a_hopeless_learning_rate_is_a_bad_setting_and_alone_means_diverged(make_order: MakeOrder) -> None:
-    alone = run_attempt(make_order("MLP", "vector", "regression", search={"learning_rate": [1e6]}).parent)
+    alone = run_attempt(make_order("MLP", "vector", "regression", search={"learning_rate": 1e6}).parent)
     assert alone.outcome is Outcome.DIVERGED
     assert alone.quality is None
     both = run_attempt(
-        make_order("MLP", "vector", "regression", search={"learning_rate": [1e6, 0.01]}).parent
+        make_order("MLP", "vector", "regression", search={"learning_rate": {".choice": [1e6, 0.01]}}).parent
     )
     assert both.outcome is Outcome.SUCCEEDED, both.reason
     assert both.hyperparameters == {"learning_rate": 0.01}
@@ -261,11 +261,11 @@ def test_not_a_number_in_the_data_diverges(
     inputs = np.load(folder / "inputs.npy")
     inputs[:, 2] = np.nan
     np.save(folder / "inputs.npy", inputs)
-    path = make_order("MLP", "vector", version_dir=folder, search={"learning_rate": [0.01]})
+    path = make_order("MLP", "vector", version_dir=folder, search={"learning_rate": 0.01})
     assert run_attempt(path.parent).outcome is Outcome.DIVERGED
 
 
-def test_memory_is_tried_again_with_half_batches_once(
+def test_memory_is_tried_again_with_ever_smaller_pieces(
     make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from training.models.network import Network
@@ -280,14 +280,16 @@ def test_memory_is_tried_again_with_half_batches_once(
         return original(self, x)
 
     monkeypatch.setattr(Network, "raw", hungry)
-    limit = 8
-    result = run_attempt(make_order("MLP", "vector", search={"learning_rate": [0.01]}).parent)
+    limit = 4
+    result = run_attempt(make_order("MLP", "vector", search={"learning_rate": 0.01}).parent)
     assert result.outcome is Outcome.SUCCEEDED, result.reason
-    assert sizes[0] == 16
-    assert max(sizes[1:]) == 8
-    limit = 2
-    result = run_attempt(make_order("MLP", "vector", search={"learning_rate": [0.01]}).parent)
+    assert sizes[:3] == [16, 8, 4]
+    assert max(sizes[2:]) == 4
+    limit = 1
+    sizes.clear()
+    result = run_attempt(make_order("MLP", "vector", search={"learning_rate": 0.01}).parent)
     assert result.outcome is Outcome.OUT_OF_MEMORY
+    assert sizes == [16, 8, 4, 2], "batch normalisation cannot train on one"
     assert "peak" in result.reason
 
 
@@ -297,7 +299,7 @@ def test_more_memory_than_the_limit_ends_that_trial_alone(
     """VGG-16's weights, gradients and moments are 240 MB; a perceptron needs next to nothing."""
     settings, process = standby
     limit = 200_000_000
-    search = {"learning_rate": [0.01]}
+    search = {"learning_rate": 0.01}
     large = make_order("VGG-16", "image", search=search, memory_limit_bytes=limit, max_epochs=1)
     small = make_order("MLP", "vector", search=search, memory_limit_bytes=limit, max_epochs=1)
     results = []
@@ -309,7 +311,7 @@ def test_more_memory_than_the_limit_ends_that_trial_alone(
     hungry, modest = results
     assert hungry.outcome is Outcome.OUT_OF_MEMORY, hungry.reason
     assert re.fullmatch(r"out of memory \(peak \d\.\d GB, limit 0\.2 GB\)", hungry.reason)
-    assert "computing each batch in halves" in trainer.read_log(large.parent)[0]
+    assert "computing each batch in 2 pieces" in trainer.read_log(large.parent)[0]
     run = Tracking(WorkOrder.read(large).mlflow_url).client.get_run(str(hungry.mlflow_run_id))
     assert run.info.status == "FAILED"
     assert run.data.tags["easeml.reason"] == hungry.reason
@@ -335,7 +337,7 @@ def test_the_memory_limit_counts_what_is_written_and_is_lifted_again() -> None:
 def test_a_candidate_that_raises_fails_with_its_reason(
     make_order: MakeOrder, versions: Callable[..., Path]
 ) -> None:
-    path = make_order("SVM", "vector", search={"C": [-1.0]})
+    path = make_order("SVM", "vector", search={"C": -1.0})
     result = run_attempt(path.parent)
     assert result.outcome is Outcome.FAILED
     assert "C" in result.reason
@@ -401,9 +403,7 @@ def test_a_log_is_read_by_whole_characters(tmp_path: Path) -> None:
     assert trainer.read_log(tmp_path, offset) == ("€\n", len(data))
 
 
-def test_grid_and_memory_signs() -> None:
-    assert search.settings_of({}) == [{}]
-    assert search.settings_of({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+def test_memory_signs() -> None:
     assert memory.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
     assert not memory.is_out_of_memory(RuntimeError("shapes"))
     assert watch.BEAT_SECONDS <= 1.0

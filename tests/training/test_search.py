@@ -1,4 +1,4 @@
-"""The search and its loop: what is kept, what is given up, and that a resume changes nothing."""
+"""The search and its loop: what is kept, what is dropped, and that a resume changes nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from easeml_core.errors import FencedError
-from easeml_core.workorder import Outcome, WorkOrder
+from easeml_core.tracking import Tracking
+from easeml_core.workorder import Outcome, TrialResult, WorkOrder
 from training.checkpoint import Checkpoint
 from training.loop import rate_factor
-from training.score import DivergedError
-from training.search import Finished, OutOfMemoryTwiceError, Search, settings_of
+from training.score import DivergedError, Scored
+from training.search import NoMemoryError, Search, Tried
 from training.trial import run_attempt
 from training.watch import Stopped, Watch
 
@@ -21,77 +22,130 @@ MakeOrder = Callable[..., Path]
 
 
 class Scripted:
-    """A trainee whose settings end as the script says."""
+    """A trainee whose settings have the curves of the script; an exception in one is raised once."""
 
-    def __init__(self, script: dict[int, Any]) -> None:
+    most_pieces = 8
+
+    def __init__(self, *script: list[Any]) -> None:
         self.script = script
-        self.calls: list[int] = []
+        self.calls: list[tuple[int, int]] = []  # setting, epochs
 
-    def fit(self, index: int, setting: dict[str, Any], search: Search) -> Finished:
-        self.calls.append(index)
-        answer = self.script[index]
-        if isinstance(answer, list):
-            answer = answer.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        return Finished(setting, "done", answer, answer, 1, curve=[answer])
+    def fit(self, index: int, tried: Tried, epochs: int, search: Search) -> None:
+        self.calls.append((index, epochs))
+        curve = self.script[index]
+        while len(tried.curve) < min(epochs, len(curve)):
+            point = curve[len(tried.curve)]
+            if isinstance(point, Exception):
+                curve.pop(len(tried.curve))
+                raise point
+            reached = [*tried.curve, point]
+            tried.note(Scored(max(reached), max(reached)), reached)
+        tried.state = "done" if len(tried.curve) == len(curve) else "paused"
+        search.save(1.0)
 
 
 @pytest.fixture
-def fresh(make_order: MakeOrder) -> Search:
-    return Search(Checkpoint(WorkOrder.read(make_order("MLP", "vector"))))
+def fresh(make_order: MakeOrder) -> Callable[[int], Search]:
+    """A search of so many settings."""
+    checkpoint = Checkpoint(WorkOrder.read(make_order("MLP", "vector")))
+    return lambda count: Search(checkpoint, [Tried({"x": x}) for x in range(count)])
 
 
-def test_a_setting_that_diverges_is_only_a_bad_setting(fresh: Search) -> None:
-    fresh.run(settings_of({"x": [1, 2, 3]}), Scripted({0: 0.5, 1: DivergedError("inf"), 2: 0.7}))
-    assert [entry.state for entry in fresh.finished] == ["done", "diverged", "done"]
-    assert fresh.best is not None
-    assert fresh.best.setting == {"x": 3}
+def test_only_what_is_best_after_a_rung_trains_on(fresh: Callable[[int], Search]) -> None:
+    search = fresh(4)
+    slow = [0.1, 0.2, 0.9, *[0.95] * 6]  # would have been best, but nobody can know
+    trainee = Scripted(slow, [0.5] * 9, [0.6, 0.6, 0.65, *[0.7] * 6], [0.5, *[0.55] * 8])
+    search.run(9, trainee)
+    assert trainee.calls == [(0, 1), (1, 1), (2, 1), (3, 1), (1, 3), (2, 3), (2, 9)]
+    assert [entry.epochs for entry in search.tried] == [1, 3, 9, 1]
+    assert search.best == 2
 
 
-def test_memory_halves_the_batch_once_for_the_whole_search(fresh: Search) -> None:
-    trainee = Scripted({0: [MemoryError(), 0.4], 1: 0.5})
-    fresh.run(settings_of({"x": [1, 2]}), trainee)
-    assert trainee.calls == [0, 0, 1]
-    assert fresh.accumulate == 2
-    with pytest.raises(OutOfMemoryTwiceError):
-        fresh.run(settings_of({"x": [1, 2, 3]}), Scripted({2: MemoryError()}))
+def test_a_setting_that_diverges_leaves_its_place_to_the_next_best(fresh: Callable[[int], Search]) -> None:
+    search = fresh(3)
+    best = [0.8, DivergedError("inf"), 0.9]
+    trainee = Scripted([DivergedError("nan"), 0.9], best, [0.4, 0.5, 0.6])
+    search.run(3, trainee)
+    assert [entry.state for entry in search.tried] == ["diverged", "diverged", "done"]
+    assert trainee.calls == [(0, 1), (1, 1), (2, 1), (1, 3), (2, 3)]
+    assert search.best == 2
+    search = fresh(2)
+    search.run(3, Scripted([DivergedError("a")], [DivergedError("b")]))
+    assert search.best is None
 
 
-def test_other_errors_pass_through(fresh: Search) -> None:
+def test_what_ends_early_keeps_its_rank_and_trains_no_more(fresh: Callable[[int], Search]) -> None:
+    search = fresh(3)
+    trainee = Scripted([0.9], [0.2] * 3, [0.3] * 3)
+    search.run(3, trainee)
+    assert trainee.calls == [(0, 1), (1, 1), (2, 1)]
+    assert search.best == 0
+
+
+def test_memory_halves_the_pieces_for_the_whole_search(fresh: Callable[[int], Search]) -> None:
+    search = fresh(2)
+    trainee = Scripted([MemoryError(), MemoryError(), 0.4], [0.5])
+    search.run(1, trainee)
+    assert trainee.calls == [(0, 1)] * 3 + [(1, 1)]
+    assert search.pieces == 4
+    search = fresh(1)
+    with pytest.raises(NoMemoryError):
+        search.run(1, Scripted([MemoryError() for _ in range(9)]))
+    assert search.pieces == 8
+
+
+def test_other_errors_pass_through(fresh: Callable[[int], Search]) -> None:
     with pytest.raises(ZeroDivisionError):
-        fresh.run([{}], Scripted({0: ZeroDivisionError()}))
+        fresh(1).run(1, Scripted([ZeroDivisionError()]))
 
 
-@pytest.mark.parametrize(
-    ("curve", "behind"),
-    [([0.1], False), ([0.1, 0.2], True), ([0.1, 0.55], False), ([0.7, 0.1], False), ([0.1] * 4, False)],
-)
-def test_a_setting_far_behind_the_best_at_the_same_epoch_is_given_up(
-    fresh: Search, curve: list[float], behind: bool
-) -> None:
-    fresh.finished = [Finished({}, "done", 0.8, 0.8, 3, curve=[0.5, 0.6, 0.8])]
-    assert fresh.is_behind(curve) is behind
-
-
-def test_finished_settings_survive_in_the_checkpoint(make_order: MakeOrder) -> None:
+def test_what_was_tried_survives_in_the_checkpoint(make_order: MakeOrder) -> None:
     order = WorkOrder.read(make_order("MLP", "vector"))
-    search = Search(Checkpoint(order))
-    search.run([{"x": 1}], Scripted({0: 0.5}))
-    search.save(3.0, now=True)
+    settings = [{"x": x} for x in range(3)]
+    search = Search.resume(Checkpoint(order), settings)
+    killed = Scripted([0.1] * 3, [0.5] * 3, [ZeroDivisionError(), *[0.3] * 3])
+    with pytest.raises(ZeroDivisionError):
+        search.run(3, killed)
     later = order.model_copy(update={"attempt": 2})
-    resumed = Search.resume(Checkpoint(later))
-    assert resumed.finished == search.finished
-    assert resumed.seconds == 3.0
-    trainee = Scripted({1: 0.6})
-    resumed.run([{"x": 1}, {"x": 2}], trainee)
-    assert trainee.calls == [1]
+    resumed = Search.resume(Checkpoint(later), settings)
+    assert resumed.tried == search.tried
+    assert resumed.seconds == 1.0
+    trainee = Scripted([0.1] * 3, [0.5] * 3, [0.3] * 3)
+    resumed.run(3, trainee)
+    assert trainee.calls == [(2, 1), (1, 3)]
     with pytest.raises(FencedError):  # the earlier attempt may not write any more
-        search.save(4.0, now=True)
-    other = later.model_copy(update={"version_digest": "f" * 64})
-    assert Search.resume(Checkpoint(other)).finished == []
-    (Path(order.checkpoint_dir) / "checkpoint.pt").write_bytes(b"half a file")
-    assert Search.resume(Checkpoint(later)).finished == []
+        search.save(4.0)
+    other = Checkpoint(later.model_copy(update={"version_digest": "f" * 64}))
+    assert Search.resume(other, settings).best is None
+    (Path(order.checkpoint_dir) / "search.pt").write_bytes(b"half a file")
+    assert Search.resume(Checkpoint(later), settings).best is None
+
+
+def _run_stopped(
+    make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch, stops: list[int], *what: Any, **fields: Any
+) -> TrialResult:
+    """The result of a trial whose attempts are each stopped at so many calls of `check`."""
+    check = Watch.check
+    path = make_order(*what, **fields)
+    for attempt, stop in enumerate(stops, start=1):
+        calls = 0
+
+        def counting(self: Watch, stop: int = stop) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                raise Stopped(Outcome.INTERRUPTED, "test")
+            check(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Watch, "check", counting)
+            assert run_attempt(path.parent).outcome is Outcome.INTERRUPTED
+        trial = WorkOrder.read(path).trial_id
+        path = make_order(*what, trial_id=trial, attempt=attempt + 1, **fields)
+    return run_attempt(path.parent)
+
+
+RATES = {"learning_rate": {".choice": [0.003, 0.01]}}
 
 
 @pytest.mark.parametrize("candidate", ["SmallCNN", "GRU"])
@@ -99,33 +153,38 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(
     make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch, candidate: str
 ) -> None:
     kind = "image" if candidate == "SmallCNN" else "series"
-    fields: dict[str, Any] = {"max_epochs": 4, "search": {"learning_rate": [0.003, 0.01]}}
+    fields: dict[str, Any] = {"max_epochs": 4, "search": RATES}
     whole = run_attempt(make_order(candidate, kind, **fields).parent)
     assert whole.outcome is Outcome.SUCCEEDED, whole.reason
-
-    first = make_order(candidate, kind, **fields)
-    calls = 0
-    check = Watch.check
-
-    def stop_in_the_third_epoch(self: Watch) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 15:  # 5 batches and one evaluation each epoch
-            raise Stopped(Outcome.INTERRUPTED, "test")
-        check(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Watch, "check", stop_in_the_third_epoch)
-        assert run_attempt(first.parent).outcome is Outcome.INTERRUPTED
-    order = WorkOrder.read(first)
-    second = make_order(candidate, kind, trial_id=order.trial_id, attempt=2, **fields)
-    resumed = run_attempt(second.parent)
+    # 5 batches and one evaluation each epoch, 2 settings of 2 epochs, then one of 2 more: stopped in the
+    # middle of the first setting, of the second one and of the last rung.
+    resumed = _run_stopped(make_order, monkeypatch, [9, 15, 12], candidate, kind, **fields)
     assert resumed.outcome is Outcome.SUCCEEDED, resumed.reason
     assert (resumed.score, resumed.train_score) == (whole.score, whole.train_score)
     assert resumed.hyperparameters == whole.hyperparameters
+    assert resumed.epochs == 4
 
 
-def test_a_limit_keeps_the_best_of_what_was_finished(
+def test_a_dropped_setting_is_a_killed_run_among_the_children(make_order: MakeOrder) -> None:
+    path = make_order("MLP", "vector", max_epochs=3, patience=3, search=RATES)
+    result = run_attempt(path.parent)
+    assert result.outcome is Outcome.SUCCEEDED, result.reason
+    tracking = Tracking(WorkOrder.read(path).mlflow_url)
+    parent = tracking.client.get_run(str(result.mlflow_run_id))
+    children = tracking.client.search_runs(
+        [parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"
+    )
+    ends = {float(child.data.params["learning_rate"]): child.info.status for child in children}
+    best = result.hyperparameters["learning_rate"]
+    assert ends == {best: "FINISHED", ({0.003, 0.01} - {best}).pop(): "KILLED"}
+    epochs = {
+        child.info.status: len(tracking.client.get_metric_history(child.info.run_id, "quality"))
+        for child in children
+    }
+    assert epochs == {"FINISHED": 3, "KILLED": 1}
+
+
+def test_a_limit_keeps_the_best_of_what_came_through_a_rung(
     make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
@@ -133,12 +192,11 @@ def test_a_limit_keeps_the_best_of_what_was_finished(
     def check(self: Watch) -> None:
         nonlocal calls
         calls += 1
-        if calls > 15:  # in the second setting
+        if calls > 9:  # in the second setting
             raise Stopped(Outcome.DEADLINE, "computed longer than its limit")
 
     monkeypatch.setattr(Watch, "check", check)
-    search = {"learning_rate": [0.003, 0.01]}
-    result = run_attempt(make_order("SmallCNN", "image", search=search).parent)
+    result = run_attempt(make_order("SmallCNN", "image", search=RATES).parent)
     assert result.outcome is Outcome.SUCCEEDED, result.reason
     assert result.hyperparameters == {"learning_rate": 0.003}
     assert result.model_uri is not None
@@ -150,3 +208,16 @@ def test_the_rate_rises_then_falls_to_nothing() -> None:
     assert factors == sorted(factors[:10]) + sorted(factors[10:], reverse=True)
     assert 0 <= factors[-1] < 1e-3
     assert rate_factor(0, 1) > 0.5  # a training of one step does train
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_trains_as_well_and_resumes(
+    make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    fields: dict[str, Any] = {"max_epochs": 4, "search": {"learning_rate": 0.01}, "precision": precision}
+    whole = run_attempt(make_order("SmallCNN", "image", **fields).parent)
+    assert whole.outcome is Outcome.SUCCEEDED, whole.reason
+    full = run_attempt(make_order("SmallCNN", "image", **{**fields, "precision": "float32"}).parent)
+    assert whole.score == pytest.approx(full.score, abs=0.1)
+    resumed = _run_stopped(make_order, monkeypatch, [9], "SmallCNN", "image", **fields)
+    assert (resumed.score, resumed.train_score) == (whole.score, whole.train_score)

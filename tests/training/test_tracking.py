@@ -179,7 +179,7 @@ def test_the_champion_answers_over_http(make_order: Callable[..., Path], tmp_pat
     from training.examples import Examples
     from training.trial import run_attempt
 
-    path = make_order("MLP", "vector", search={"learning_rate": [0.01]})
+    path = make_order("MLP", "vector", search={"learning_rate": 0.01})
     order = WorkOrder.read(path)
     result = run_attempt(path.parent)
     tracking = Tracking(order.mlflow_url)
