@@ -6,20 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from easeml_core.catalog.facts import ModelFacts, Size
 from easeml_core.catalog.images import IMAGE_MODELS
 from easeml_core.catalog.modern_images import MODERN_IMAGE_MODELS
 from easeml_core.catalog.normalise import HIGH_DYNAMIC_RANGE, K_VALUES, peak
+from easeml_core.catalog.plugged import Models, like
 from easeml_core.catalog.series import SERIES_MODELS
 from easeml_core.catalog.vectors import VECTOR_MODELS
 from easeml_core.naming import CandidateName
 
-MODELS: Mapping[str, ModelFacts] = MappingProxyType(
-    {model.name: model for model in (*IMAGE_MODELS, *MODERN_IMAGE_MODELS, *VECTOR_MODELS, *SERIES_MODELS)}
-)
+MODELS = Models((*IMAGE_MODELS, *MODERN_IMAGE_MODELS, *VECTOR_MODELS, *SERIES_MODELS))
 
 # Expected gain of a normaliser: it is only offered where linear scaling loses part of the signal.
 NORMALISER_GAIN = 0.03
@@ -123,7 +121,7 @@ def features(name: str) -> tuple[float, ...]:
     then the normaliser: whether there is one, and where on a logarithmic scale its peak is.
     """
     model, k = _facts(name), CandidateName.parse(name).normaliser
-    weights = model.weights(_TYPICAL[min(model.templates)])
+    weights = model.weights(_TYPICAL[like(min(model.templates))])
     return (
         *(1.0 if model.family == family else 0.0 for family in _FAMILIES),
         _scaled(math.log2(model.depth), 0, 5),

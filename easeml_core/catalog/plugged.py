@@ -29,9 +29,9 @@ class Candidate:
     - "sklearn": `build(is_classification: bool, seed: int, threads: int)` gives an unfitted estimator that
       takes X (N, D) and fits class numbers (N,), with `predict_proba`, or values (N, K), with `predict`; the
       parameters of a setting are put in with `set_params`.
-    - "torch": `build(geometry: training.models.Geometry, setting: dict)` gives a module from standardised
+    - "torch": `build(geometry: training.models.Geometry, hidden: int)` gives a module from standardised
       inputs to (N, K) values, of classes before the softmax: (N, D) of vectors, (N, T, D) of series with NaN
-      after their end, (N, C, H, W) of images.
+      after their end, (N, C, H, W) of images. `hidden` is that of the setting.
     """
 
     facts: ModelFacts

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from easeml_core.catalog import MODELS
 from easeml_core.errors import OperatorError
 from easeml_core.naming import CandidateName
 from training.examples import Examples
@@ -32,7 +33,11 @@ TRAINABLE: dict[str, frozenset[str]] = {
     "vector-classification": frozenset(vectors.CLASSIFIERS) | {"MLP"},
     "vector-regression": frozenset(vectors.REGRESSORS) | {"MLP"},
 }
+for _name, _own in MODELS.plugged.items():
+    for _row in _own.facts.templates:
+        TRAINABLE[_row] = TRAINABLE.get(_row, frozenset()) | {_name}
 _PIPELINES = (frozenset(vectors.CLASSIFIERS) | frozenset(vectors.REGRESSORS)) - {"MLP"}
+_PIPELINES |= {name for name, own in MODELS.plugged.items() if own.facts.framework == "sklearn"}
 
 
 def is_network(name: CandidateName) -> bool:
@@ -66,10 +71,11 @@ def assemble(name: CandidateName, geometry: Geometry, task_kind: str, hidden: in
     if task_kind not in ("classification", "regression"):
         return None
     end = Classifier if task_kind == "classification" else Regressor
-    if kind == "image" and end is Classifier and model in images.BUILDERS:
+    own = MODELS.plugged[model].builder()(geometry, hidden) if model in MODELS.plugged else None
+    if kind == "image" and end is Classifier and (own is not None or model in images.BUILDERS):
         before = ScaleImages(geometry.low, geometry.high, name.normaliser)
-        return Classifier(before, _image_body(model, geometry), geometry)
-    body = _row_body(model, geometry, hidden)
+        return Classifier(before, _image_body(model, geometry) if own is None else own, geometry)
+    body = _row_body(model, geometry, hidden) if own is None else own
     if kind == "bytes":
         return None if body is None else Classifier(Unchanged(), body, geometry)
     return None if body is None else end(Standardise(geometry.shape[0]), body, geometry)

@@ -8,6 +8,7 @@ to targets `(N, K)` and predict `(N, K)`, also where K is 1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -26,6 +27,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
+from easeml_core.catalog import MODELS
 from easeml_core.errors import OperatorError
 
 CLASSIFIERS: dict[str, tuple[Callable[[int, int], BaseEstimator], bool]] = {
@@ -65,9 +67,12 @@ def build(
     calibrated by cross-validation within it. Raises OperatorError on an unknown family or parameter.
     """
     families = CLASSIFIERS if is_classification else REGRESSORS
-    if name not in families:
+    if name in MODELS.plugged:
+        make, scaled = partial(MODELS.plugged[name].builder(), is_classification), False
+    elif name in families:
+        make, scaled = families[name]
+    else:
         raise OperatorError(f"no {'classifier' if is_classification else 'regressor'} named {name}")
-    make, scaled = families[name]
     estimator = make(seed, threads)
     try:
         estimator.set_params(**setting)
