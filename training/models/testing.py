@@ -47,9 +47,11 @@ class TrainedContract(CandidateContract):
             root / "task", spec, parent=None, limits=Limits(), versions_dir=root / "versions", name=TASK
         )
         version = version_dir(root / "versions", TASK, facts.digest)
-        url = _store(tmp_path_factory.getbasetemp(), root)
-        attempts = [self._order(root, trial, spec, version, url) for trial in (1, 2)]
-        return WorkOrder.read(attempts[0] / ORDER_FILE), [run_attempt(attempt) for attempt in attempts]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(root)  # where MLflow leaves a folder of its own
+            url = _store(tmp_path_factory.getbasetemp(), root)
+            attempts = [self._order(root, trial, spec, version, url) for trial in (1, 2)]
+            return WorkOrder.read(attempts[0] / ORDER_FILE), [run_attempt(attempt) for attempt in attempts]
 
     def write_task(self, folder: Path) -> None:
         """Write `task.yaml` and `data/` into `folder`."""
