@@ -15,8 +15,8 @@ from typing import Any
 SHARES = ("50", "90")  # percent
 # Of the standard normal distribution: its central interval is mean ± this many deviations.
 NORMAL: Mapping[str, float] = {"50": 0.6744897501960817, "90": 1.6448536269514722}
-# Deviations of a share counted in n decisions; further off is no chance.
-UNLIKELY = 2.0
+# A share is told to be off where that is no chance (in deviations of a share of n decisions) and matters.
+UNLIKELY, MATTERS = 2.0, 0.05
 
 
 def normal_intervals(mean: float, deviation: float) -> dict[str, tuple[float, float]]:
@@ -73,11 +73,9 @@ class Calibration:
             return "too few to tell"
         for share in reversed(SHARES):
             claimed = int(share) / 100
-            off = (self.within[share] - claimed) / math.sqrt(claimed * (1 - claimed) / number)
-            if off < -UNLIKELY:
-                return "over-confident"
-            if off > UNLIKELY:
-                return "too cautious"
+            off = self.within[share] - claimed
+            if abs(off) > max(UNLIKELY * math.sqrt(claimed * (1 - claimed) / number), MATTERS):
+                return "over-confident" if off < 0 else "too cautious"
         return "as claimed"
 
 

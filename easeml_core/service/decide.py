@@ -36,8 +36,6 @@ from easeml_core.workorder import WorkOrder
 LOOK_SECONDS = 5.0
 # Checkpoints of a larger candidate with its optimiser's state, and the log.
 FREE_DISK_BYTES = 512 * 1024**2
-# Loading data and writing a model take their time, however small the candidate.
-LEAST_RESERVED_SECONDS = 15.0
 ALLOCATION_LOCK = "easeml.allocate"
 
 
@@ -180,15 +178,17 @@ def _start(
 def _reserved(settings: Settings, device: str, situation: Situation, choice: Scored) -> float:
     """Seconds that a trial may compute, never more than its task has left.
 
-    Of a budget of device time all that is left is more than most trials need, and would keep the other
-    devices from the task: so not more than 99 of 100 such trials take.
+    All that is left of a budget of device time would keep the other devices from the task. So a trial gets an
+    equal share for each device that is not at work on the task, or what 99 of 100 such trials take where that
+    is more: a prediction may be far off, and a trial that meets its limit is stopped.
     """
     view = next(view for view in situation.request.tasks if view.task == choice.task)
     limits = [settings.trial_limit_seconds, view.remaining_seconds, view.deadline_in]
-    if view.remaining_seconds is not None and len(settings.devices) > 1:
+    if view.remaining_seconds is not None:
         kind = forecast.device_kind(device, choice.arm)
         enough = choice.predicted_cost * situation.costs.margin(choice.arm, kind)
-        limits.append(max(enough, LEAST_RESERVED_SECONDS))
+        free = max(len(settings.devices) - len(view.active), 1)
+        limits.append(max(enough, view.remaining_seconds / free))
     return min(limit for limit in limits if limit is not None)
 
 

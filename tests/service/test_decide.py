@@ -193,7 +193,7 @@ def test_what_one_trial_reserved_is_not_there_for_the_next(
 def test_devices_work_on_one_task_within_a_budget_of_device_time(
     service: Service, add_task: Any, make_result: Any
 ) -> None:
-    """Once it is known what trials take here, one does not reserve all; together never more than is left."""
+    """Once it is known what trials take here, each device gets its share, together what is left."""
     task_id = add_task(candidates=MANY, spec="budget: {device_hours: 0.5}\n")
     service = rename_devices(service, "cpu0", "cpu1", "cpu2")
     taken = 0.0
@@ -205,12 +205,12 @@ def test_devices_work_on_one_task_within_a_budget_of_device_time(
     found = [decide.decide(service, device, 0.0) for device in ("cpu0", "cpu1", "cpu2")]
     assert None not in found
     limits = [WorkOrder.read(Path(a.order_path)).limit_seconds for a in found if a is not None]
-    assert all(limit >= decide.LEAST_RESERVED_SECONDS for limit in limits)
-    assert sum(limits) <= 1800 - taken
+    assert limits == pytest.approx([(1800 - taken) / 3] * 3)
     with service.ledger.transaction() as session:
         budget = reports.task_report(session, session.get_one(Task, task_id))["budget"]
     assert budget["reserved_seconds"] == pytest.approx(sum(limits), abs=0.01)
-    assert budget["charged_seconds"] + budget["reserved_seconds"] <= 1800
+    assert budget["remaining_seconds"] == pytest.approx(0.0, abs=0.01)
+    assert budget["charged_seconds"] + budget["reserved_seconds"] <= 1800.01
 
 
 def test_a_task_whose_candidates_are_all_too_dear_for_the_rest_is_done(
