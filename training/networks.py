@@ -20,7 +20,7 @@ from training.loop import Progress, Recipe, train
 from training.memory import peak_memory_bytes
 from training.models import Network, build_network
 from training.models.network import predict
-from training.package import EXAMPLE_ROWS, save_network
+from training.package import example_of, save_network
 from training.run_log import RunLog, Unlogged
 from training.score import DivergedError
 from training.search import Search, Tried
@@ -111,10 +111,7 @@ class NetworkTrainee:
 
     def save(self, search: Search, model: Any, folder: Path) -> None:
         """Save the best setting's network as an MLflow model."""
-        example = self.examples.inputs(self.examples.version.train[:EXAMPLE_ROWS])
-        if len(example) < EXAMPLE_ROWS:
-            example = np.repeat(example, EXAMPLE_ROWS, axis=0)
-        save_network(self._best_of(search), self.examples.facts, example, model, folder)
+        save_network(self._best_of(search), self.examples.facts, example_of(self.examples), model, folder)
 
     def _build(self, seed: int, setting: dict[str, Any]) -> Network:
         torch.manual_seed(seed)

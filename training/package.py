@@ -20,6 +20,7 @@ import torch
 from sklearn.pipeline import Pipeline
 
 from easeml_core.data import VersionFacts
+from training.examples import Examples
 from training.models.network import Network
 from training.models.preprocess import FixedLength
 
@@ -33,6 +34,12 @@ _COMPILED = (
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.tree._tree.Tree",
 )
+
+
+def example_of(examples: Examples) -> npt.NDArray[np.float32]:
+    """The first `EXAMPLE_ROWS` training examples, the one there is repeated."""
+    example = examples.inputs(examples.version.train[:EXAMPLE_ROWS])
+    return np.repeat(example, EXAMPLE_ROWS, axis=0) if len(example) < EXAMPLE_ROWS else example
 
 
 def save_network(

@@ -30,8 +30,9 @@ from training import together
 from training.checkpoint import Checkpoint
 from training.examples import Examples
 from training.group import Group
+from training.heads import HeadTrainee
 from training.memory import is_out_of_memory, limited_memory, peak_memory_bytes
-from training.models import is_network
+from training.models import is_network, learns_in_steps
 from training.networks import NetworkTrainee
 from training.pipelines import PipelineTrainee
 from training.run_log import RunLog, Unlogged
@@ -54,7 +55,7 @@ def run_attempt(folder: Path, group: Group | None = None) -> TrialResult:
     """
     begun_at = time.time()
     order = WorkOrder.read(folder / ORDER_FILE)
-    if group is None and order.processes > 1 and is_network(CandidateName.parse(order.candidate)):
+    if group is None and order.processes > 1 and learns_in_steps(CandidateName.parse(order.candidate)):
         return together.launch(order, folder)
     attempt = _Attempt(order, folder, group or Group(), timings={"begun_at": begun_at})
     with Watch(order, folder, attempt.end_by_force) as watch:
@@ -158,8 +159,10 @@ class _Attempt:
         watch.enter("training")
         trainee: NetworkTrainee | PipelineTrainee
         name = CandidateName.parse(order.candidate)
-        if is_network(name):
+        if learns_in_steps(name):
             trainee = NetworkTrainee(order, examples, torch_device, watch, self.runs, self.group)
+        elif is_network(name):
+            trainee = HeadTrainee(order, examples, watch, self.runs)
         else:
             trainee = PipelineTrainee(order, examples, watch, self.runs)
         self.search = search = Search.resume(checkpoint, settings)

@@ -9,15 +9,30 @@ from functools import cache
 from typing import Any, Protocol
 
 from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.general import GENERAL_MODELS
 from easeml_core.catalog.images import IMAGE_MODELS
 from easeml_core.catalog.modern_images import MODERN_IMAGE_MODELS
 from easeml_core.catalog.normalise import HIGH_DYNAMIC_RANGE, K_VALUES, peak
 from easeml_core.catalog.plugged import Models, like
+from easeml_core.catalog.recovery import RECOVERY_MODELS
 from easeml_core.catalog.series import SERIES_MODELS
+from easeml_core.catalog.translation import TRANSLATION_MODELS
+from easeml_core.catalog.trees import TREE_MODELS
 from easeml_core.catalog.vectors import VECTOR_MODELS
 from easeml_core.naming import CandidateName
 
-MODELS = Models((*IMAGE_MODELS, *MODERN_IMAGE_MODELS, *VECTOR_MODELS, *SERIES_MODELS))
+MODELS = Models(
+    (
+        *IMAGE_MODELS,
+        *MODERN_IMAGE_MODELS,
+        *RECOVERY_MODELS,
+        *VECTOR_MODELS,
+        *SERIES_MODELS,
+        *TRANSLATION_MODELS,
+        *TREE_MODELS,
+        *GENERAL_MODELS,
+    )
+)
 
 # Expected gain of a normaliser: it is only offered where linear scaling loses part of the signal.
 NORMALISER_GAIN = 0.03
@@ -26,7 +41,13 @@ _FAMILIES = ("convolutional", "recurrent", "dense", "linear", "trees", "kernel",
 # The size at which models are compared; any would do, as long as it is the same for all of a template.
 _TYPICAL = {
     "image-classification": Size((32, 32, 3), 10, 1000),
+    "image-recovery": Size((32, 32, 3), 3072, 1000),
     "series-classification": Size((6,), 10, 1000, 100),
+    "series-regression": Size((6,), 1, 1000, 100),
+    "series-translation": Size((6,), 6, 1000, 100),
+    "tree-classification": Size((20,), 10, 1000, 50),
+    "general-classification": Size((1,), 10, 1000, 1000),
+    "general-autoencoder": Size((1,), 1, 1000, 1000),
     "vector-classification": Size((20,), 10, 1000),
     "vector-regression": Size((20,), 1, 1000),
 }

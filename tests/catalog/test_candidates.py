@@ -25,6 +25,9 @@ IMAGES = (
 )  # fmt: skip
 
 
+SERIES = ("RNN", "LSTM", "bi-LSTM", "GRU", "CNN-1D", "ROCKET")
+
+
 @pytest.mark.parametrize(
     ("template", "names"),
     [
@@ -37,9 +40,13 @@ IMAGES = (
             "vector-regression",
             ("RidgeRegression", "RandomForest", "GradientBoosting", "SVM", "KNN", "MLP"),
         ),
-        ("series-classification", ("RNN", "LSTM", "bi-LSTM", "GRU")),
-        ("image-recovery", ()),
-        ("general-autoencoder", ()),
+        ("series-classification", SERIES),
+        ("series-regression", SERIES),
+        ("series-translation", ("seq2seq", "seq2seq-attention")),
+        ("image-recovery", ("auto-encoder", "U-Net", "pix2pix")),
+        ("tree-classification", ("Tree-LSTM", "Tree-LSTM-binary", "tree-kernel-SVM")),
+        ("general-classification", ("bit-level-RNN",)),
+        ("general-autoencoder", ("bit-level-auto-encoder",)),
     ],
 )
 def test_models_of_a_row(template: str, names: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -56,13 +57,22 @@ def _split(n: int) -> dict[str, np.ndarray]:
 
 
 def make_version(folder: Path, kind: str, task_kind: str = "classification", *, n: int = 96) -> Path:
-    """Three well separated classes (or a linear target) in the layout of a data version."""
+    """Three well separated classes (a linear target, inputs to recover) in the layout of a data version."""
     rng = np.random.default_rng(1)
     classes = rng.integers(0, 3, n).astype(np.int64)
     common: dict[str, Any] = {"kind": kind, "task_kind": task_kind}
+    if task_kind == "classification":
+        common |= {"classes": CLASSES, "outputs": 3}
+    if kind == "image" and task_kind == "recovery":
+        targets = np.repeat(rng.integers(0, 255, (n, 8, 1, 1)), 8, 2).astype(np.uint8)
+        facts = common | {"shape": (8, 8, 1), "dtype": "uint8", "outputs": 64, "low": 0.0, "high": 255.0}
+        facts |= {"target_shape": (8, 8, 1), "target_low": 0.0, "target_high": 255.0}
+        return _save(folder, facts, inputs=targets // 2 + 20, targets=targets, **_split(n))
+    if kind in ("tree", "bytes"):
+        return _long_version(folder, common, classes, rng)
     if kind == "image":
         bright = 40 * classes[:, None, None, None] + rng.integers(0, 60, (n, 8, 8, 1))
-        facts = common | {"shape": (8, 8, 1), "dtype": "uint8", "classes": CLASSES, "outputs": 3}
+        facts = common | {"shape": (8, 8, 1), "dtype": "uint8"}
         inputs = bright.astype(np.uint8)
         return _save(folder, facts | {"low": 0.0, "high": 255.0}, inputs=inputs, targets=classes, **_split(n))
     if kind == "series":
@@ -71,14 +81,16 @@ def make_version(folder: Path, kind: str, task_kind: str = "classification", *, 
         values = (np.repeat(classes, lengths)[:, None] + rng.normal(0, 0.3, (offsets[-1], 2))).astype(
             np.float32
         )
-        facts = common | {"shape": (2,), "dtype": "float32", "classes": CLASSES, "outputs": 3}
-        facts |= {
-            "max_length": int(lengths.max()),
-            "mean_length": float(lengths.mean()),
-            "low": -2.0,
-            "high": 4.0,
-        }
-        return _save(folder, facts, values=values, offsets=offsets, targets=classes, **_split(n))
+        facts = common | {"shape": (2,), "dtype": "float32", "low": -2.0, "high": 4.0} | _lengths(lengths)
+        series = {"values": values, "offsets": offsets}
+        if task_kind == "translation":  # backwards
+            answers = np.concatenate([values[a:b][::-1] for a, b in itertools.pairwise(offsets)])
+            facts |= {"outputs": 2, "target_shape": (2,), "target_max_length": int(lengths.max())}
+            return _save(folder, facts, **series, target_values=answers, target_offsets=offsets, **_split(n))
+        if task_kind == "regression":
+            facts |= {"outputs": 1, "reference": {"mse": 1.0}}
+            return _save(folder, facts, **series, targets=classes[:, None].astype(np.float32), **_split(n))
+        return _save(folder, facts, **series, targets=classes, **_split(n))
     inputs = rng.normal(0, 1, (n, 5)).astype(np.float32)
     facts = common | {"shape": (5,), "dtype": "float32", "low": -5.0, "high": 5.0}
     if task_kind == "regression":
@@ -86,8 +98,34 @@ def make_version(folder: Path, kind: str, task_kind: str = "classification", *, 
         facts |= {"outputs": 1, "reference": {"mse": float(targets.var()), "mae": 25.0}}
         return _save(folder, facts, inputs=inputs, targets=targets, **_split(n))
     inputs[:, 0] += 4 * classes
-    facts |= {"classes": CLASSES, "outputs": 3}
     return _save(folder, facts, inputs=inputs, targets=classes, **_split(n))
+
+
+def _long_version(folder: Path, facts: dict[str, Any], classes: np.ndarray, rng: np.random.Generator) -> Path:
+    """Trees, chains of nodes that say their class, or bytes that do."""
+    n, lengths = len(classes), rng.integers(3, 9, len(classes))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    long = {"offsets": offsets, **_split(n)}
+    if facts["kind"] == "tree":
+        nodes = np.repeat(classes, lengths)
+        values = np.stack([nodes == 1, nodes == 2], 1).astype(np.float32)
+        children = np.full((offsets[-1], 2), -1, np.int64)
+        children[:, 0] = np.arange(1, offsets[-1] + 1) - np.repeat(offsets[:-1], lengths)
+        children[offsets[1:] - 1, 0] = -1
+        facts |= {"shape": (2,), "dtype": "float32", "low": 0.0, "high": 1.0} | _lengths(lengths)
+        return _save(folder, facts, values=values, children=children, targets=classes, **long)
+    values = (np.repeat(classes, lengths)[:, None] * 60 + rng.integers(0, 9, (offsets[-1], 1))).astype(
+        np.uint8
+    )
+    facts |= {"shape": (1,), "dtype": "uint8", "low": 0.0, "high": 255.0} | _lengths(lengths)
+    if facts["task_kind"] == "classification":
+        return _save(folder, facts, values=values, targets=classes, **long)
+    facts |= {"outputs": 1, "target_shape": (1,), "target_low": 0.0, "target_high": 255.0}
+    return _save(folder, facts | {"target_max_length": int(lengths.max())}, values=values, **long)
+
+
+def _lengths(lengths: np.ndarray) -> dict[str, Any]:
+    return {"max_length": int(lengths.max()), "mean_length": float(lengths.mean())}
 
 
 @pytest.fixture(scope="session")
@@ -183,7 +221,7 @@ def order_maker(versions: Callable[..., Path], mlflow_url: str) -> Callable[[Pat
                     "candidate": candidate,
                     "version_dir": str(version),
                     "version_digest": "0" * 64,
-                    "objective": "accuracy" if task_kind == "classification" else "mse",
+                    "objective": {"classification": "accuracy", "recovery": "psnr"}.get(task_kind, "mse"),
                     "device": "cpu0",
                     "seed": 11,
                     "max_epochs": 2,

@@ -19,19 +19,36 @@ from training.models.preprocess import ScaleImages, Standardise, Unchanged
 from training.models.rocket import Rocket
 from training.models.tree_kernel import SubtreeKernel
 
-__all__ = ["FIXED_FEATURES", "TRAINABLE", "Geometry", "Network", "assemble", "build_network", "is_network"]
+__all__ = [
+    "FIXED_FEATURES",
+    "TRAINABLE",
+    "Geometry",
+    "Network",
+    "assemble",
+    "build_network",
+    "is_network",
+    "learns_in_steps",
+]
 
 _HIDDEN = 64
 
 # Networks whose features are not trained: their head is fitted in one go.
 FIXED_FEATURES = frozenset({"ROCKET", "tree-kernel-SVM"})
 
+_SERIES = frozenset(series.BUILDERS) | {"ROCKET"}
+
 # Template row → names of the models that can be trained for it.
 TRAINABLE: dict[str, frozenset[str]] = {
     "image-classification": frozenset(images.BUILDERS),
-    "series-classification": frozenset(series.BUILDERS) - {"CNN-1D"},
+    "image-recovery": frozenset(recovery.BUILDERS),
+    "series-classification": _SERIES,
+    "series-regression": _SERIES,
+    "series-translation": frozenset(seq2seq.BUILDERS),
+    "tree-classification": frozenset(trees.BUILDERS) | {"tree-kernel-SVM"},
     "vector-classification": frozenset(vectors.CLASSIFIERS) | {"MLP"},
     "vector-regression": frozenset(vectors.REGRESSORS) | {"MLP"},
+    "general-classification": frozenset({"bit-level-RNN"}),
+    "general-autoencoder": frozenset({"bit-level-auto-encoder"}),
 }
 for _name, _own in MODELS.plugged.items():
     for _row in _own.facts.templates:
@@ -43,6 +60,11 @@ _PIPELINES |= {name for name, own in MODELS.plugged.items() if own.facts.framewo
 def is_network(name: CandidateName) -> bool:
     """Whether a candidate is a torch network; else it is a scikit-learn pipeline."""
     return name.model not in _PIPELINES
+
+
+def learns_in_steps(name: CandidateName) -> bool:
+    """Whether a candidate is trained by gradient descent; else it is fitted in one go."""
+    return is_network(name) and name.model not in FIXED_FEATURES
 
 
 def build_network(name: CandidateName, examples: Examples, setting: dict[str, Any]) -> Network:

@@ -17,8 +17,24 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
+from training.models.network import Network, Regressor
+
 Floats = npt.NDArray[np.floating]
 _ITERATIONS = 300
+
+
+def fit_head(
+    model: str, network: Network, features: Any, targets: npt.NDArray[Any], setting: dict[str, Any], seed: int
+) -> None:
+    """Fit the head of a network of `FIXED_FEATURES`; `features` `(N, F)` are an array or a sparse matrix."""
+    head = network.body.head
+    if isinstance(network, Regressor):
+        standard = (targets - network.target_mean.numpy()) / network.target_deviation.numpy()
+        fit_ridge(head, features, standard, setting, seed)
+    elif model == "tree-kernel-SVM":
+        fit_svm(head, features, targets, setting, seed)
+    else:
+        fit_logistic(head, features, targets, setting, seed)
 
 
 def fit_logistic(
@@ -41,7 +57,7 @@ def fit_ridge(head: nn.Linear, features: Floats, targets: Floats, setting: dict[
 
 
 def fit_svm(
-    head: nn.Linear, features: Floats, classes: npt.NDArray[np.int64], setting: dict[str, Any], seed: int
+    head: nn.Linear, features: Any, classes: npt.NDArray[np.int64], setting: dict[str, Any], seed: int
 ) -> None:
     """Logits of a support-vector machine with `C`, one class against the rest.
 
@@ -54,7 +70,7 @@ def fit_svm(
         cross_val_predict(model, features, classes, cv=folds, method="decision_function")
         if folds > 1
         else model.fit(features, classes).decision_function(features)
-    ).reshape(len(features), -1)
+    ).reshape(len(classes), -1)
     model.fit(features, classes)
     scaling = LogisticRegression(C=1.0, max_iter=_ITERATIONS).fit(margins, classes)
     slopes, offsets = _of_every_class(scaling.coef_, scaling.intercept_)
