@@ -4,15 +4,14 @@
 links is the files `<field>.ten.npy` or `<field>.ten.csv` themselves, a class `<field>.cat.txt`; records with
 links are a folder of such files, whose first dimension counts the records, and `links.csv` (or `.links.csv`)
 beside it, with a line `node/0 node/1` for each record that leads to another. The links of a record come in
-the order of the program's. `<class>.class.txt`, where it is there, lists the classes.
+the order of the program's. `<class>.class.txt` lists classes: a category among the inputs is a tensor of as
+many numbers, 1 for its class and 0 for the others.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +19,15 @@ import numpy.typing as npt
 from easeml_core.data.findings import Findings, listed
 from easeml_core.data.forms import Example, Form, names_split, split_hint
 from easeml_core.data.jsonlines import types_of, value_of
-from easeml_core.data.records import MAX_NODES, Malformed, Nodes, arrange, finite_numbers
+from easeml_core.data.records import Malformed, Nodes, arrange, finite_numbers
+from easeml_core.data.sample_fields import in_order, read_names, rows_of
 from easeml_core.data.sources import CATEGORY_END, CLASS_END, LINK_FILES, TENSOR_ENDS
-from easeml_core.data.text import number, open_text, plain
+from easeml_core.data.text import open_text
 from easeml_core.data.tree import SourceFile
 from easeml_core.errors import TenantError
 from easeml_core.language import DataType, Tensor
 
 _SIDES = {"input": "in", "in": "in", "output": "out", "out": "out"}
-_LARGEST_CSV = 64 << 20  # bytes; the text of a tensor, which is read as a whole
 
 
 def read_samples(
@@ -36,23 +35,21 @@ def read_samples(
 ) -> Iterator[Example]:
     """One example per sample, in order of names; problems and broken samples go to `findings`."""
     sides: dict[str, dict[str, _Sample]] = {"in": {}, "out": {}}
-    classes: list[SourceFile] = []
+    classes = _class_lists(files, findings)
     for file in files:
         if file.name.lower().endswith(CLASS_END):
-            classes.append(file)
             continue
         side, name, inner = _place(file, labelled)
         if name is None:
             text = "lies in no folder `input/<sample>` or `output/<sample>`"
             findings.problem(f"data/{file.name}", text, fix="use the layout of an ease.ml data set directory")
             continue
-        sides[side].setdefault(name, _Sample(name)).files[inner] = file
-    known = _classes(classes, findings)
+        sides[side].setdefault(name, _Sample(classes)).files[inner] = file
     if labelled and not _partners(sides, form, findings):
         return
     for name, sample in sides["in"].items():
         try:
-            example = _example(name, sample, sides["out"].get(name), form, known, labelled=labelled)
+            example = _example(name, sample, sides["out"].get(name), form, labelled=labelled)
         except Malformed as error:
             findings.quarantine(f"data/{name}", str(error))
         except TenantError as error:
@@ -73,16 +70,18 @@ def side_folders(files: Sequence[SourceFile]) -> tuple[list[Path], list[Path]]:
 
 
 class _Sample:
-    """The files of one side of a sample, by their place in its folder."""
+    """The files of one side of a sample, by their place in its folder; `classes` are the lists of classes
+    that the data set has."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, classes: Sequence[tuple[str, ...]]) -> None:
+        self.classes = classes
         self.files: dict[str, SourceFile] = {}
 
     def object(self, record: DataType) -> Nodes:
         """The object of type `record` that the files hold. Raises `Malformed`."""
-        tensors = {place: file for place, file in self.files.items() if place.endswith(TENSOR_ENDS)}
-        folders = {place.rpartition("/")[0] for place in tensors}
+        ends = (*TENSOR_ENDS, CATEGORY_END)
+        fields = {place: file for place, file in self.files.items() if place.endswith(ends)}
+        folders = {place.rpartition("/")[0] for place in fields}
         if len(folders) != 1:
             raise Malformed(f"its tensors must be in one folder; they are in {len(folders)}")
         (folder,) = folders
@@ -90,8 +89,8 @@ class _Sample:
         if record.links and not many:
             raise Malformed("its tensors must be in a folder of their own, one row per record")
         parts = [
-            _rows(tensors[place], tensor, many)
-            for place, tensor in zip(_in_order(list(tensors), record), record.tensors, strict=True)
+            rows_of(fields[place], tensor, many, self.classes)
+            for place, tensor in zip(in_order(list(fields), record), record.tensors, strict=True)
         ]
         counts = {len(part) for part in parts}
         if len(counts) > 1:
@@ -102,6 +101,18 @@ class _Sample:
                 raise Malformed(f"it has {len(values)} records; the program, without links, wants one")
             return Nodes(values, np.zeros((1, 0), np.int64))
         return arrange(values, self._children(folder, len(values), len(record.links)))
+
+    def label(self) -> str:
+        """The class that the files name. Raises `Malformed`."""
+        found = [file for place, file in self.files.items() if place.endswith(CATEGORY_END)]
+        if len(found) != 1:
+            raise Malformed(f"its output must be one class, in a file `<field>{CATEGORY_END}`")
+        names = read_names(found[0])
+        if len(names) != 1:
+            raise Malformed(f"its output names {len(names)} classes; one is needed")
+        if self.classes and not any(names[0] in known for known in self.classes):
+            raise Malformed(f"its class {names[0][:40]!r} is not in the list of classes")
+        return names[0]
 
     def _children(self, folder: str, count: int, links: int) -> npt.NDArray[np.int64]:
         children = np.full((count, links), -1, dtype=np.int64)
@@ -163,7 +174,6 @@ def _example(
     given: _Sample,
     wanted: _Sample | None,
     form: Form,
-    classes: frozenset[str],
     *,
     labelled: bool,
 ) -> Example:
@@ -180,75 +190,16 @@ def _example(
         values = wanted.object(DataType((Tensor((form.outputs,)),))).values
         example.target = tuple(map(float, values[0]))
     else:
-        example.label = _label(wanted, classes)
+        example.label = wanted.label()
     return example
 
 
-def _label(wanted: _Sample, classes: frozenset[str]) -> str:
-    found = [file for place, file in wanted.files.items() if place.lower().endswith(CATEGORY_END)]
-    if len(found) != 1:
-        raise Malformed(f"its output must be one class, in a file `<field>{CATEGORY_END}`")
-    with open_text(found[0].path, found[0].name) as stream:
-        lines = [plain(line) for line in stream if line.strip()]
-    if len(lines) != 1:
-        raise Malformed(f"its output names {len(lines)} classes; one is needed")
-    if classes and lines[0] not in classes:
-        raise Malformed(f"its class {lines[0][:40]!r} is not in the list of classes")
-    return lines[0]
-
-
-def _classes(files: Sequence[SourceFile], findings: Findings) -> frozenset[str]:
-    names: set[str] = set()
+def _class_lists(files: Sequence[SourceFile], findings: Findings) -> list[tuple[str, ...]]:
+    lists: dict[tuple[str, ...], None] = {}
     for file in files:
-        try:
-            with open_text(file.path, f"data/{file.name}") as stream:
-                names.update(plain(line) for line in stream if line.strip())
-        except TenantError as error:
-            findings.problems.extend(error.problems)
-    return frozenset(names)
-
-
-def _in_order(places: list[str], record: DataType) -> list[str]:
-    """The files of a record's tensors, in the program's order: by name, else by the order of their names."""
-    if len(places) != len(record.tensors):
-        raise Malformed(f"it has {len(places)} tensors per record; the program wants {len(record.tensors)}")
-    by_name = {PurePosixPath(place).name.partition(".")[0]: place for place in places}
-    names = [tensor.name for tensor in record.tensors]
-    if all(name in by_name for name in names):
-        return [by_name[str(name)] for name in names]
-    return sorted(places)
-
-
-def _rows(file: SourceFile, tensor: Tensor, many: bool) -> npt.NDArray[Any]:
-    """The numbers of one tensor, a row per record."""
-    array = _table(file) if file.suffix == ".csv" else _array(file)
-    if array.dtype.kind not in "iuf" or array.size == 0:
-        raise Malformed(f"{PurePosixPath(file.name).name} must be an array of numbers, and not empty")
-    size = math.prod(tensor.dims)
-    if many and len(array) > MAX_NODES:
-        raise Malformed(f"it has more than {MAX_NODES:,} records")
-    fits = array.shape == tensor.dims or (file.suffix == ".csv" and array.size == size)
-    if many:
-        fits = array.shape[1:] == tensor.dims or (file.suffix == ".csv" and array.shape[1:] == (size,))
-    if not fits:
-        wanted = ("records, " if many else "") + ", ".join(map(str, tensor.dims))
-        raise Malformed(f"{PurePosixPath(file.name).name} has shape {array.shape}; wanted is ({wanted})")
-    return array.reshape(len(array) if many else 1, size)
-
-
-def _array(file: SourceFile) -> npt.NDArray[Any]:
-    try:
-        array: npt.NDArray[Any] = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # numpy raises many classes on broken input
-        raise Malformed(f"{PurePosixPath(file.name).name} cannot be read: {error}") from None
-    return array
-
-
-def _table(file: SourceFile) -> npt.NDArray[Any]:
-    if file.path.stat().st_size > _LARGEST_CSV:
-        raise Malformed(f"{PurePosixPath(file.name).name} is too large for text; save it as .ten.npy")
-    with open_text(file.path, file.name) as stream:
-        rows = [[number(cell) for cell in line.strip().split(",")] for line in stream if line.strip()]
-    if len({len(row) for row in rows}) > 1 or any(cell is None for row in rows for cell in row):
-        raise Malformed(f"{PurePosixPath(file.name).name} must be rows of as many numbers, with commas")
-    return np.array(rows, dtype=np.float64)
+        if file.name.lower().endswith(CLASS_END):
+            try:
+                lists[read_names(file)] = None
+            except TenantError as error:
+                findings.problems.extend(error.problems)
+    return list(lists)

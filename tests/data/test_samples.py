@@ -110,6 +110,19 @@ def test_images_to_recover(build: Any, put_all: Any) -> None:
     assert np.array_equal(version.targets, x[:, ::2, ::2])
 
 
+def test_categories_among_the_inputs_are_tensors(build: Any, put_all: Any) -> None:
+    found = {"in/colour.class.txt": b"red\ngreen\nblue\n", "out/kind.class.txt": b"a\nb\n"}
+    for i in range(12):
+        found[f"in/s{i:02}/step/colour.cat.txt"] = [b"blue\nred\n", b"green\n"][i % 2]
+        found[f"in/s{i:02}/step/size.ten.npy"] = npy([[i], [i + 1]][: 2 - i % 2])
+        found[f"in/s{i:02}/links.csv"] = [b"step/0 step/1\n", b""][i % 2]
+        found[f"out/s{i:02}/kind.cat.txt"] = b"ab"[i % 2 : i % 2 + 1]
+    put_all(found)
+    version = build(spec_of("[size :: Tensor[1], colour :: Tensor[3]], [next]", "[Tensor[2]], []"))
+    assert version.facts.shape == (4,)
+    assert version.values[:3].tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]]
+
+
 BROKEN: dict[str, tuple[Files, str]] = {
     "circle": ({"in/t00/.links.csv": b"node/0 node/1\nnode/1 node/0\n"}, "roots"),
     "beyond": ({"in/t00/.links.csv": b"node/0 node/99999\n"}, "it links 0 to 99999"),
@@ -127,6 +140,7 @@ BROKEN: dict[str, tuple[Files, str]] = {
     "lying": ({"in/t00/node/type.ten.npy": npy(np.zeros((9, 4)))[:-8]}, "cannot be read"),
     "nan": ({"in/t00/node/type.ten.npy": npy(np.full((1, 4), np.nan)), "in/t00/.links.csv": b""}, "finite"),
     "many": ({"out/t00/module.cat.txt": b"a\nb\n"}, "its output names 2 classes"),
+    "no list": ({"in/t00/node/type.ten.npy": b"", "in/t00/node/type.cat.txt": b"x"}, "tensors per record"),
     "unknown": ({"out/t00/module.cat.txt": b"y"}, "'y'"),
 }
 
