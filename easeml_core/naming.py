@@ -28,9 +28,10 @@ STATUS_JSON = "status.json"
 STATUS_MD = "status.md"
 REPORT_MD = "data-report.md"
 EXAMPLES_CSV = "examples.csv"
+REPORT_PNG = "data-report.png"
 
 # What the service writes: never part of an upload, so writing it never looks like a new upload.
-SERVICE_FILES = frozenset({STATUS_JSON, STATUS_MD, REPORT_MD, EXAMPLES_CSV})
+SERVICE_FILES = frozenset({STATUS_JSON, STATUS_MD, REPORT_MD, REPORT_PNG, EXAMPLES_CSV})
 
 CHAMPION_ALIAS = "champion"
 # Behind a page of MLflow's UI: without it, pages about traces and prompts are shown, not runs and models.
