@@ -28,7 +28,7 @@ class SourceFile:
     @property
     def suffix(self) -> str:
         """Lower-case ending, with the dot."""
-        return PurePosixPath(self.name).suffix.lower()
+        return os.path.splitext(self.name)[1].lower()
 
     @property
     def stem(self) -> str:
