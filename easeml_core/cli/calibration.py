@@ -18,7 +18,7 @@ def calibration_view(report: dict[str, Any]) -> RenderableType | str:
 
     if not report["all"]["decisions"]:
         return "no decision's trial has ended yet"
-    columns = ("policy", "template", "decisions", "failed", "in 50 %", "in 90 %", "off by", "cost", "verdict")
+    columns = ("policy", "template", "ended", "in 50 %", "in 90 %", "off by", "cost", "verdict")
     rows = [(group["policy"], group["template"], *_figures(group)) for group in report["groups"]]
     rows.append(("all", None, *_figures(report["all"])))
     parts: list[Any] = [
@@ -62,4 +62,5 @@ def _figures(found: dict[str, Any]) -> tuple[Any, ...]:
     inside = found["within"] or {}
     cost = found["cost_factor"] and f"{found['cost_factor']:.2f} ({found['cost_bias']:.2f})"
     shares = (f"{inside[share]:.0%}" if share in inside else None for share in SHARES)
-    return (found["decisions"], found["failed"], *shares, found["quality_error"], cost, found["verdict"])
+    ended = f"{found['decisions']} ({found['failed']} failed)" if found["failed"] else found["decisions"]
+    return (ended, *shares, found["quality_error"], cost, found["verdict"])

@@ -176,7 +176,8 @@ def _against(decision: dict[str, Any]) -> str:
     ratio = decision["cost_seconds"] / decision["predicted_seconds"]
     if 0.9 <= ratio <= 1.1:
         return ", as predicted"
-    return f", {ratio:.1f} times as long as predicted" if ratio > 1 else f", {1 / ratio:.1f} times sooner"
+    how = f"{ratio:.1f} times as long" if ratio > 1 else f"{1 / ratio:.1f} times as fast"
+    return f", {how} as predicted"
 
 
 def _within(quality: float, interval: list[float]) -> bool:
