@@ -42,7 +42,8 @@ class HeadTrainee(PipelineTrainee):
         with self.watch.interruptible():
             if self._features is None:
                 self._features = self._features_of(network)
-            fit_head(name.model, network, self._features, targets, setting, order.seed)
+            weights = self.example_weights(targets)
+            fit_head(name.model, network, self._features, targets, setting, order.seed, weights)
         return network
 
     @torch.no_grad()

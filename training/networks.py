@@ -16,6 +16,7 @@ from easeml_core.workorder import WorkOrder
 from training.examples import Examples
 from training.feed import Feed
 from training.group import Group
+from training.imbalance import class_weights
 from training.loop import Progress, Recipe, train
 from training.memory import peak_memory_bytes
 from training.models import Network, build_network
@@ -115,7 +116,11 @@ class NetworkTrainee:
 
     def _build(self, seed: int, setting: dict[str, Any]) -> Network:
         torch.manual_seed(seed)
-        return build_network(CandidateName.parse(self.order.candidate), self.examples, setting)
+        network = build_network(CandidateName.parse(self.order.candidate), self.examples, setting)
+        weights = class_weights(self.examples, self.order.objective)
+        if weights is not None:
+            network.class_weights = torch.from_numpy(weights)
+        return network
 
     def _best_of(self, search: Search) -> Network:
         assert search.best is not None

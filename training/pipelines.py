@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 
 from easeml_core.naming import CandidateName
 from easeml_core.workorder import WorkOrder
 from training.device import seed_everything
 from training.examples import Examples
+from training.imbalance import class_weights
 from training.models import vectors
 from training.package import EXAMPLE_ROWS, save_pipeline
 from training.run_log import RunLog
@@ -81,13 +83,23 @@ class PipelineTrainee:
             seed=order.seed,
             threads=order.threads,
         )
+        weighted = {}
+        step, estimator = pipeline.steps[-1]
+        weights = self.example_weights(targets)
+        if weights is not None and has_fit_parameter(estimator, "sample_weight"):
+            weighted[f"{step}__sample_weight"] = weights
         with self.watch.interruptible(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a worse score says the same
             try:
-                pipeline.fit(self.examples.inputs(version.train), targets)
+                pipeline.fit(self.examples.inputs(version.train), targets, **weighted)
             except FloatingPointError as error:
                 raise DivergedError(str(error)) from error
         return pipeline
+
+    def example_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[np.float32] | None:
+        """What each training example counts, `(N,)`; None where all count the same."""
+        weights = class_weights(self.examples, self.order.objective)
+        return None if weights is None else weights[targets]
 
     def check_classes(self, targets: npt.NDArray[Any]) -> int:
         """Examples of the rarest class, 0 for values; raises ValueError on a class without any."""

@@ -129,6 +129,12 @@ def _lengths(lengths: np.ndarray) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def save_version() -> Callable[..., Path]:
+    """`save_version(folder, facts, inputs=…, targets=…, train=…, val=…)` writes a data version of its own."""
+    return _save
+
+
+@pytest.fixture(scope="session")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """`versions("image")`, `versions("vector", "regression")`, …: folders, made once."""
     root = tmp_path_factory.mktemp("versions")

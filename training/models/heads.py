@@ -24,28 +24,40 @@ _ITERATIONS = 300
 
 
 def fit_head(
-    model: str, network: Network, features: Any, targets: npt.NDArray[Any], setting: dict[str, Any], seed: int
+    model: str,
+    network: Network,
+    features: Any,
+    targets: npt.NDArray[Any],
+    setting: dict[str, Any],
+    seed: int,
+    weights: Floats | None,
 ) -> None:
-    """Fit the head of a network of `FIXED_FEATURES`; `features` `(N, F)` are an array or a sparse matrix."""
+    """Fit the head of a network of `FIXED_FEATURES`; `features` `(N, F)` are an array or a sparse matrix, and
+    `weights` `(N,)` what each example counts."""
     head = network.body.head
     if isinstance(network, Regressor):
         standard = (targets - network.target_mean.numpy()) / network.target_deviation.numpy()
         fit_ridge(head, features, standard, setting, seed)
     elif model == "tree-kernel-SVM":
-        fit_svm(head, features, targets, setting, seed)
+        fit_svm(head, features, targets, setting, seed, weights)
     else:
-        fit_logistic(head, features, targets, setting, seed)
+        fit_logistic(head, features, targets, setting, seed, weights)
 
 
 def fit_logistic(
-    head: nn.Linear, features: Floats, classes: npt.NDArray[np.int64], setting: dict[str, Any], seed: int
+    head: nn.Linear,
+    features: Floats,
+    classes: npt.NDArray[np.int64],
+    setting: dict[str, Any],
+    seed: int,
+    weights: Floats | None,
 ) -> None:
     """Logits of a logistic regression with `C` of the setting."""
     scaler = StandardScaler().fit(features)
     model = LogisticRegression(C=setting["C"], max_iter=_ITERATIONS, random_state=seed)
-    model.fit(scaler.transform(features), classes)
-    weights, biases = _of_every_class(model.coef_, model.intercept_)
-    _set(head, weights / scaler.scale_, biases - (weights / scaler.scale_) @ scaler.mean_)
+    model.fit(scaler.transform(features), classes, weights)
+    slopes, biases = _of_every_class(model.coef_, model.intercept_)
+    _set(head, slopes / scaler.scale_, biases - (slopes / scaler.scale_) @ scaler.mean_)
 
 
 def fit_ridge(head: nn.Linear, features: Floats, targets: Floats, setting: dict[str, Any], seed: int) -> None:
@@ -57,7 +69,12 @@ def fit_ridge(head: nn.Linear, features: Floats, targets: Floats, setting: dict[
 
 
 def fit_svm(
-    head: nn.Linear, features: Any, classes: npt.NDArray[np.int64], setting: dict[str, Any], seed: int
+    head: nn.Linear,
+    features: Any,
+    classes: npt.NDArray[np.int64],
+    setting: dict[str, Any],
+    seed: int,
+    weights: Floats | None,
 ) -> None:
     """Logits of a support-vector machine with `C`, one class against the rest.
 
@@ -67,12 +84,14 @@ def fit_svm(
     model = LinearSVC(C=setting["C"], loss="hinge", max_iter=20_000, random_state=seed)
     folds = min(5, int(np.bincount(classes).min()))
     margins = (
-        cross_val_predict(model, features, classes, cv=folds, method="decision_function")
+        cross_val_predict(
+            model, features, classes, cv=folds, method="decision_function", params={"sample_weight": weights}
+        )
         if folds > 1
-        else model.fit(features, classes).decision_function(features)
+        else model.fit(features, classes, weights).decision_function(features)
     ).reshape(len(classes), -1)
-    model.fit(features, classes)
-    scaling = LogisticRegression(C=1.0, max_iter=_ITERATIONS).fit(margins, classes)
+    model.fit(features, classes, weights)
+    scaling = LogisticRegression(C=1.0, max_iter=_ITERATIONS).fit(margins, classes, weights)
     slopes, offsets = _of_every_class(scaling.coef_, scaling.intercept_)
     _set(head, slopes @ model.coef_, slopes @ model.intercept_ + offsets)
 

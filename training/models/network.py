@@ -109,9 +109,15 @@ class Classifier(Network):
 
     is_classification = True
 
+    def __init__(
+        self, before: ScaleImages | Standardise | Unchanged, body: nn.Module, geometry: Geometry
+    ) -> None:
+        super().__init__(before, body, geometry)
+        self.register_buffer("class_weights", torch.ones(geometry.outputs))
+
     def loss(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy of logits `(N, K)`."""
-        return nn.functional.cross_entropy(raw, targets, reduction="sum")
+        """Cross-entropy of logits `(N, K)`; an example counts as much as its class."""
+        return nn.functional.cross_entropy(raw, targets, self.class_weights, reduction="sum")
 
     def forward(self, x: Tensor) -> Tensor:
         """`(N, K)` probabilities."""
