@@ -189,7 +189,7 @@ def predict(bucket: Bucket, tasks: list[Shown], note: Note) -> None:
     for task, request in [
         (task, waiting.send_inputs(bucket, task.name, [task.layout.inputs])) for task in able
     ]:
-        content = waiting.for_predictions(bucket, task.name, request, 120.0)
+        _, content = waiting.for_predictions(bucket, task.name, request, 120.0)
         assert task.status is not None
         task.held_back = score(content, task.layout.read_labels(), task.status["data"]["facts"])
 
