@@ -14,6 +14,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,24 +102,22 @@ class LocalStore:
 
     def fetch(self, pairs: Sequence[tuple[Entry, Path]]) -> None:
         """See `Store`; a file that grew or went since it was listed is a `TemporaryError`."""
-        for entry, path in pairs:
+        # Folder by folder: to walk down to each of many small files anew would take most of the time.
+        for _, group in groupby(pairs, key=lambda pair: pair[0].key.rpartition("/")[0]):
+            files = list(group)
+            last = files[0][0]
             try:
-                with self._open(entry.key) as source, path.open("xb") as out:
-                    left = entry.size
-                    while left and (chunk := source.read(min(CHUNK, left))):
-                        out.write(chunk)
-                        left -= len(chunk)
+                with self._folder(last.key) as (folder, _):
+                    for entry, path in files:
+                        last = entry
+                        _copy(folder, entry, path)
             except FileNotFoundError as error:
-                raise TemporaryError(f"{entry.key} vanished while it was being read") from error
-            if left:
-                raise TemporaryError(f"{entry.key} shrank while it was being read")
+                raise TemporaryError(f"{last.key} vanished while it was being read") from error
 
     @contextmanager
     def _open(self, key: str) -> Iterator[BinaryIO]:
-        with self._folder(key) as (folder, name):
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-            with os.fdopen(descriptor, "rb") as stream:
-                yield stream
+        with self._folder(key) as (folder, name), _opened(folder, name) as stream:
+            yield stream
 
     @contextmanager
     def _replace(self, key: str) -> Iterator[BinaryIO]:
@@ -169,6 +168,22 @@ class LocalStore:
             raise
         finally:
             os.close(here)
+
+
+def _opened(folder: int, name: str) -> BinaryIO:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    return os.fdopen(descriptor, "rb")
+
+
+def _copy(folder: int, entry: Entry, path: Path) -> None:
+    """As many bytes as were listed."""
+    left = entry.size
+    with _opened(folder, entry.key.rpartition("/")[2]) as source, path.open("xb") as out:
+        while left and (chunk := source.read(min(CHUNK, left))):
+            out.write(chunk)
+            left -= len(chunk)
+    if left:
+        raise TemporaryError(f"{entry.key} shrank while it was being read")
 
 
 def _entry(key: str, status: os.stat_result) -> Entry:
