@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,7 @@ _import_airflow()
 
 from tests.airflow.rows import lease_trial  # noqa: E402
 from tests.airflow.standby import ScriptedStandby  # noqa: E402
+from tests.airflow.steps import FileStore  # noqa: E402
 
 
 @pytest.fixture
@@ -73,3 +75,8 @@ def assignment(service, settings) -> dict[str, object]:
 def quick_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases are renewed, and cancellation is noticed, twenty times a second."""
     monkeypatch.setattr("easeml_airflow.hooks.RENEW_SECONDS", 0.05)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> dict[str, Any]:
+    return {"task_state_store": FileStore(tmp_path / "store.json")}
