@@ -14,6 +14,7 @@ from easeml_core.catalog.images import IMAGE_MODELS
 from easeml_core.catalog.modern_images import MODERN_IMAGE_MODELS
 from easeml_core.catalog.normalise import HIGH_DYNAMIC_RANGE, K_VALUES, peak
 from easeml_core.catalog.plugged import Models, like
+from easeml_core.catalog.pretrained import PRETRAINED_MODELS, is_offered
 from easeml_core.catalog.recovery import RECOVERY_MODELS
 from easeml_core.catalog.series import SERIES_MODELS
 from easeml_core.catalog.translation import TRANSLATION_MODELS
@@ -25,6 +26,7 @@ MODELS = Models(
     (
         *IMAGE_MODELS,
         *MODERN_IMAGE_MODELS,
+        *PRETRAINED_MODELS,
         *RECOVERY_MODELS,
         *VECTOR_MODELS,
         *SERIES_MODELS,
@@ -74,7 +76,8 @@ class Wishes(Protocol):
 
 def models_for(template: str) -> tuple[ModelFacts, ...]:
     """The models that can be trained for a template row; none for a row without trainable models."""
-    return tuple(model for model in MODELS.values() if template in model.templates)
+    models = (model for model in MODELS.values() if template in model.templates)
+    return tuple(model for model in models if is_offered(model.name))
 
 
 def normalisers_for(template: str, facts: Mapping[str, Any] | None) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,12 @@ IMAGES = (
     "AlexNet", "BN-AlexNet", "NIN", "GoogLeNet", "SqueezeNet", "VGG-16", "ResNet-18", "ResNet-50", "SmallCNN",
     "MobileNetV3", "EfficientNet-B0", "ConvNeXt-Tiny", "ViT-Tiny",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever the host has: pretrained weights are not there."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
 
 
 SERIES = ("RNN", "LSTM", "bi-LSTM", "GRU", "CNN-1D", "ROCKET")

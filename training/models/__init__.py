@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from easeml_core.catalog import MODELS
+from easeml_core.catalog.pretrained import FILES
 from easeml_core.errors import OperatorError
 from easeml_core.naming import CandidateName
 from training.examples import Examples
@@ -16,6 +17,7 @@ from training.models.fit_images import SMALLEST, Enlarge
 from training.models.network import Classifier, Geometry, Network, Regressor
 from training.models.perceptron import mlp
 from training.models.preprocess import ScaleImages, Standardise, Unchanged
+from training.models.pretrained import pretrained
 from training.models.rocket import Rocket
 from training.models.tree_kernel import SubtreeKernel
 
@@ -39,7 +41,7 @@ _SERIES = frozenset(series.BUILDERS) | {"ROCKET"}
 
 # Template row → names of the models that can be trained for it.
 TRAINABLE: dict[str, frozenset[str]] = {
-    "image-classification": frozenset(images.BUILDERS),
+    "image-classification": frozenset(images.BUILDERS) | frozenset(FILES),
     "image-recovery": frozenset(recovery.BUILDERS),
     "series-classification": _SERIES,
     "series-regression": _SERIES,
@@ -94,7 +96,11 @@ def assemble(name: CandidateName, geometry: Geometry, task_kind: str, hidden: in
         return None
     end = Classifier if task_kind == "classification" else Regressor
     own = MODELS.plugged[model].builder()(geometry, hidden) if model in MODELS.plugged else None
-    if kind == "image" and end is Classifier and (own is not None or model in images.BUILDERS):
+    if (
+        kind == "image"
+        and end is Classifier
+        and (own is not None or model in TRAINABLE["image-classification"])
+    ):
         before = ScaleImages(geometry.low, geometry.high, name.normaliser)
         return Classifier(before, _image_body(model, geometry) if own is None else own, geometry)
     body = _row_body(model, geometry, hidden) if own is None else own
@@ -105,6 +111,8 @@ def assemble(name: CandidateName, geometry: Geometry, task_kind: str, hidden: in
 
 def _image_body(model: str, geometry: Geometry) -> nn.Module:
     height, width, channels = geometry.shape
+    if model in FILES:
+        return pretrained(model, height, width, channels, geometry.outputs)
     body = images.BUILDERS[model](channels, max(min(height, width), SMALLEST), geometry.outputs)
     return nn.Sequential(Enlarge(height, width), body, nn.Flatten())
 

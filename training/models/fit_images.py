@@ -51,11 +51,11 @@ def fit_pools(layers: nn.Sequential, size: int) -> nn.Sequential:
 
 
 class Enlarge(nn.Module):
-    """Repeats pixels until the shorter side of an image is `SMALLEST`; larger images pass."""
+    """Repeats pixels until the shorter side of an image is `smallest` or more; larger images pass."""
 
-    def __init__(self, height: int, width: int) -> None:
+    def __init__(self, height: int, width: int, smallest: int = SMALLEST) -> None:
         super().__init__()
-        self.factor = max(1, math.ceil(SMALLEST / min(height, width)))
+        self.factor = max(1, math.ceil(smallest / min(height, width)))
 
     def forward(self, x: Tensor) -> Tensor:
         """`(N, C, H, W)` → `(N, C, f·H, f·W)`."""
