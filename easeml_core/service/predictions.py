@@ -25,7 +25,13 @@ _ANSWERING = frozenset({"image-recovery", "series-translation", "general-autoenc
 
 def extension(template: str) -> str:
     """The kind of file that predictions of a task of this template row are written to."""
-    return "npz" if template in _ANSWERING else "csv"
+    from easeml_core import language
+
+    try:
+        row = language.template(template)
+    except KeyError:  # not known yet, or of a plug-in that is gone
+        return "csv"
+    return "npz" if (row.reads_like or row.id) in _ANSWERING else "csv"
 
 
 def predictions_file(

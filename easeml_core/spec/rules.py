@@ -68,7 +68,7 @@ def _untrainable(found: Match) -> str:
 
 
 def _check_sizes(document: Document, program: Program, found: Match) -> list[Problem]:
-    row = found.template.id
+    row = found.template.reads_like or found.template.id
     sides = {"input": program.input}
     if row in _ANSWERING:
         sides["output"] = program.output

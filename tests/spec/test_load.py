@@ -291,6 +291,16 @@ def test_a_row_that_cannot_be_trained_gives_one_message_that_says_which_can(
         ("{input: {[Tensor[8, 8, 1]], []}, output: {[Tensor[1]], []}}", "write output Tensor[2]"),
         ("{input: {[Tensor[99999, 99999, 3]], []}, output: {[Tensor[2]], []}}", "is too large"),
         ("{input: {[Tensor[8]], []}, output: {[Tensor[999999999]], []}}", "outputs are too many"),
+        (
+            "{input: {[Tensor[8, 8, 1]], []}, output: {[Tensor[9999, 9999, 3]], []}}",
+            "an output of Tensor[9999",
+        ),
+        (
+            "{input: {[Tensor[999, 999]], []}, output: {[Tensor[2]], []}}",
+            "at most 262144 numbers are allowed",
+        ),
+        ("{input: {[], [next]}, output: {[Tensor[2]], []}}", "has no tensor in its input"),
+        ("{input: {[Tensor[2, 2]], []}, output: {[], []}}", "has no tensor in its output"),
     ],
 )
 def test_programs_that_match_and_still_cannot_work(program: str, words: str) -> None:
