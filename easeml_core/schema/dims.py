@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from easeml_core.schema.model import WILDCARDS, Dim, wildcard
 
@@ -19,14 +21,20 @@ def bindings(module: Sequence[Dim], data: Sequence[Dim]) -> list[Binding]:
     >>> bindings(["a", "b*"], [16, 32, 32])
     [{'a': 16, 'b': 32}]
     """
+    ours, theirs = _parsed(tuple(module)), _parsed(tuple(data))
     found: list[Binding] = []
-    for repeats in _counts(module, len(data) + 1):
-        ours = _written_out(module, repeats)
-        for others in _counts(data, len(module) + 1):
-            theirs = _written_out(data, others)
-            binding = _bind(ours, theirs) if len(ours) == len(theirs) else None
-            if binding is not None and binding not in found:
-                found.append(binding)
+    last = len(module) + 1 if theirs.high is None else theirs.high
+    for times in range(theirs.low, last + 1):
+        sizes = theirs.written_out(times)
+        # The lists must become equally long, which says how often the module's wildcard stands there.
+        repeats = len(sizes) - ours.fixed
+        if repeats < ours.low or (ours.high is not None and repeats > ours.high):
+            continue
+        binding = _bind(ours.written_out(repeats), sizes)
+        if binding is not None and binding not in found:
+            found.append(binding)
+    if len(found) < 2:
+        return found
     return [
         binding
         for binding in found
@@ -34,20 +42,31 @@ def bindings(module: Sequence[Dim], data: Sequence[Dim]) -> list[Binding]:
     ]
 
 
-def _counts(dims: Sequence[Dim], most: int) -> range:
-    low, high = next((WILDCARDS[w] for w in map(wildcard, dims) if w), (1, 1))
-    return range(low, (most if high is None else high) + 1)
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """Dimensions before and after a wildcard, which stands there `low` to `high` times; 0 without one."""
+
+    before: tuple[Dim, ...]
+    repeated: Dim
+    low: int
+    high: int | None
+    after: tuple[Dim, ...]
+
+    @property
+    def fixed(self) -> int:
+        return len(self.before) + len(self.after)
+
+    def written_out(self, times: int) -> tuple[Dim, ...]:
+        return (*self.before, *(self.repeated,) * times, *self.after)
 
 
-def _written_out(dims: Sequence[Dim], repeats: int) -> list[Dim]:
-    written: list[Dim] = []
-    for dim in dims:
-        if wildcard(dim):
-            assert isinstance(dim, str)
-            written += [dim[:-1]] * repeats
-        else:
-            written.append(dim)
-    return written
+@lru_cache(maxsize=4096)
+def _parsed(dims: tuple[Dim, ...]) -> _Parsed:
+    for place, dim in enumerate(dims):
+        if isinstance(dim, str) and (ending := wildcard(dim)):
+            low, high = WILDCARDS[ending]
+            return _Parsed(dims[:place], dim[:-1], low, high, dims[place + 1 :])
+    return _Parsed(dims, 1, 0, 0, ())
 
 
 def _bind(module: Sequence[Dim], data: Sequence[Dim]) -> Binding | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,8 +11,9 @@ from easeml_core.schema.colours import Graph
 from easeml_core.schema.dims import bindings
 from easeml_core.schema.model import SINGLE, Category, Dim, Field, Node, Schema, Tensor
 from easeml_core.schema.puzzle import Arc, Option, Puzzle
-from easeml_core.schema.search import Search
+from easeml_core.schema.search import Search, TooHard
 
+MAX_PAIRS = 60_000
 _SHOWN = 3
 
 
@@ -31,59 +32,100 @@ Way = Mapping[Name, Dim]
 @dataclass(frozen=True, slots=True)
 class Written:
     """A puzzle, and what its numbers mean: `names[n]` stands for one of `values[n]`; items and kinds are
-    fields, as (node, field). `reasons` says what fits nothing, whatever the rest is."""
+    fields, as (node, field). `ways` has, by item and option, all that the option binds, also what no other
+    item shares. `reasons` says what fits nothing, whatever the rest is."""
 
     puzzle: Puzzle
     names: list[Name]
     values: list[list[Dim]]
     items: list[tuple[str, str]]
     kinds: list[list[tuple[str, str]]]
+    ways: list[dict[Option, Way]]
     reasons: list[str]
 
 
 def write(module: Schema, data: Schema) -> Written:
-    """The puzzle of two schemas that have the same number of singletons and of other nodes."""
+    """The puzzle of two schemas that have the same number of singletons and of other nodes.
+
+    Raises `TooHard` where they have too many different fields.
+    """
     theirs = list(data.collections)
     kinds: dict[tuple[str | None, Field], list[tuple[str, str]]] = {}
     for name, node in data.nodes.items():
         for key, source in node.fields.items():
             # Alike singletons are interchangeable, and so are alike fields of one node.
             kinds.setdefault((None if node.singleton else name, _plain(source)), []).append((name, key))
+    items = [(name, key) for name, node in module.nodes.items() for key in node.fields]
+    if len(items) * len(kinds) > MAX_PAIRS:
+        raise TooHard(f"there are more than {MAX_PAIRS:,} pairs of fields to compare")
     fits, reasons = _fits(module, data)
-    names = {Name("node", name): number for number, name in enumerate(fits)}
-    values: dict[str, list[Dim]] = {"node": list(theirs), "class": list(data.classes), "dim": []}
-    items: list[list[Option]] = []
-    origins: list[tuple[str, str]] = []
-    for name, node in module.nodes.items():
-        for key, field in node.fields.items():
-            options = []
-            for number, (parent, source) in enumerate(kinds):
-                if node.singleton != (parent is None) or (parent is not None and parent not in fits[name]):
-                    continue
-                place: Way = {} if parent is None else {Name("node", name): parent}
-                options += [
-                    Option(number, _numbered({**place, **way}, names, values))
-                    for way in _ways(module, field, data, source)
-                ]
-            items.append(options)
-            origins.append((name, key))
-    domains = [(1 << len(values[name.what])) - 1 for name in names]
-    for number, others in enumerate(fits.values()):
-        domains[number] = sum(1 << theirs.index(other) for other in others)
+    found = [_all_ways(module, data, item, kinds, fits) for item in items]
+    nodes = [Name("node", name) for name in fits]
+    mentions = Counter(name for ways in found for name in {name for _, way in ways for name in way})
+    names = nodes + [name for name, count in mentions.items() if count > 1 and name.what != "node"]
+    table = _Table(names, {"node": theirs, "class": list(data.classes)})
+    ways = [{Option(kind, table.numbered(way)): way for kind, way in reversed(ways)} for ways in found]
+    options = [list(known) for known in ways]
     if not reasons:
-        reasons = _lonely(module, data, items, origins, list(kinds.values())) or _bounds(module, data)
+        reasons = _lonely(module, data, options, items, list(kinds.values())) or _bounds(module, data)
     puzzle = Puzzle(
-        domains=domains,
-        items=items,
+        domains=[*table.domains([list(map(theirs.index, others)) for others in fits.values()])],
+        items=options,
         capacity=[len(places) for places in kinds.values()],
         nodes=list(range(len(fits))),
         arcs=_arcs(module, data, list(fits), theirs),
         ours=_graph(module, list(fits)),
         theirs=_graph(data, theirs),
     )
-    return Written(
-        puzzle, list(names), [values[name.what] for name in names], origins, list(kinds.values()), reasons
-    )
+    return Written(puzzle, names, table.meanings(), items, list(kinds.values()), ways, reasons)
+
+
+class _Table:
+    """Numbers for names that are shared, and for what each kind of name can stand for."""
+
+    def __init__(self, names: list[Name], known: Mapping[str, Sequence[Dim]]) -> None:
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._values: dict[str, dict[Dim, int]] = {"dim": {}}
+        self._values |= {what: {value: n for n, value in enumerate(held)} for what, held in known.items()}
+
+    def numbered(self, way: Way) -> tuple[tuple[int, int], ...]:
+        """What an option binds of shared names."""
+        binds = []
+        for name, value in way.items():
+            number = self._numbers.get(name)
+            if number is not None:
+                values = self._values[name.what]
+                binds.append((number, values.setdefault(value, len(values))))
+        return tuple(binds)
+
+    def domains(self, nodes: list[list[int]]) -> Iterator[int]:
+        """All that a name can stand for; of nodes, only the given ones."""
+        yield from (sum(1 << value for value in others) for others in nodes)
+        yield from ((1 << len(self._values[name.what])) - 1 for name in self._names[len(nodes) :])
+
+    def meanings(self) -> list[list[Dim]]:
+        """What the values of each name are."""
+        return [list(self._values[name.what]) for name in self._names]
+
+
+def _all_ways(
+    module: Schema,
+    data: Schema,
+    item: tuple[str, str],
+    kinds: Iterable[tuple[str | None, Field]],
+    fits: Mapping[str, list[str]],
+) -> list[tuple[int, Way]]:
+    """Every kind that an item can be by itself, and what names stand for then."""
+    name, key = item
+    node = module.nodes[name]
+    found: list[tuple[int, Way]] = []
+    for number, (parent, source) in enumerate(kinds):
+        if node.singleton != (parent is None) or (parent is not None and parent not in fits[name]):
+            continue
+        place: Way = {} if parent is None else {Name("node", name): parent}
+        found += [(number, {**place, **way}) for way in _ways(module, node.fields[key], data, source)]
+    return found
 
 
 def _plain(field: Field) -> Field:
@@ -103,16 +145,6 @@ def _ways(module: Schema, field: Field, data: Schema, source: Field) -> list[Way
     else:
         return []
     return [own | {Name("dim", name): value for name, value in binding.items()} for binding in found]
-
-
-def _numbered(way: Way, names: dict[Name, int], values: dict[str, list[Dim]]) -> tuple[tuple[int, int], ...]:
-    binds = []
-    for name, value in way.items():
-        known = values[name.what]
-        if value not in known:
-            known.append(value)
-        binds.append((names.setdefault(name, len(names)), known.index(value)))
-    return tuple(binds)
 
 
 def _fits(module: Schema, data: Schema) -> tuple[dict[str, list[str]], list[str]]:

@@ -122,12 +122,11 @@ def _mapped(written: Written, solution: Solution) -> Mapped:
     classes: dict[str, str] = {}
     dims: dict[str, Dim] = {}
     taken = [iter(places) for places in written.kinds]
-    for (node, key), option in zip(written.items, solution.options, strict=True):
+    for (node, key), option, ways in zip(written.items, solution.options, written.ways, strict=True):
         nodes[node], src_key = next(taken[option.kind])
         if key != SINGLE:
             fields.setdefault(node, {})[key] = src_key
-        for number, value in option.binds:
-            name, held = written.names[number], written.values[number][value]
+        for name, held in ways[option].items():
             if name.what == "dim":
                 dims[name.own] = held
             elif name.what == "class":

@@ -55,14 +55,16 @@ class Solution:
 
 @dataclass(slots=True)
 class State:
-    """`alive`: per item, a mask of the options that are left."""
+    """`alive`: per item, a mask of the options that are left. `chosen`: per item, the kind that it has in an
+    assignment that used to hold, -1 for none."""
 
     domains: list[int]
     alive: list[int]
+    chosen: list[int]
 
     def copy(self) -> State:
         """Lists of its own; masks are numbers."""
-        return State(self.domains.copy(), self.alive.copy())
+        return State(self.domains.copy(), self.alive.copy(), self.chosen.copy())
 
 
 class Item:

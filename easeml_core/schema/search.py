@@ -57,7 +57,8 @@ class Search:
 
     def solve(self) -> Solution | None:
         """An option for each item, all consistent; None where there is no such. Raises `TooHard`."""
-        root = State(self.puzzle.domains.copy(), [(1 << len(options)) - 1 for options in self.puzzle.items])
+        items = self.puzzle.items
+        root = State(self.puzzle.domains.copy(), [(1 << len(held)) - 1 for held in items], [-1] * len(items))
         if not all(root.alive) or not self._shrink(root, list(range(len(root.domains)))):
             return None
         stack: list[Iterator[State]] = [iter([root])]
@@ -71,9 +72,7 @@ class Search:
                 continue
             tries = self._tries(state)
             if tries is None:
-                options = self._assign(state)
-                assert options is not None  # else this state would have been dropped
-                return Solution(options, state.domains)
+                return Solution(self._options(state), state.domains)
             stack.append(self._tried(state, tries))
         return None
 
@@ -148,7 +147,7 @@ class Search:
         while names:
             if not self._narrow(state, names) or not self._colour(state, names):
                 return False
-        return self._assign(state) is not None
+        return self._assign(state)
 
     def _narrow(self, state: State, names: list[int]) -> bool:
         """Names, items and links restrict each other; empties `names`."""
@@ -219,42 +218,53 @@ class Search:
             _keep(domains, name, masks[colour], names) for name, colour in zip(nodes, refined[0], strict=True)
         )
 
-    def _assign(self, state: State) -> list[Option] | None:
-        """Kuhn's algorithm with capacities: an option that is left for each item, all kinds used up."""
-        chosen: list[int | None] = [None] * len(state.alive)
-        holders: list[list[int]] = [[] for _ in self.puzzle.capacity]
-        for item in range(len(chosen)):
-            if not self._augment(item, state, chosen, holders):
-                return None
-        return [
-            item.options[(alive & item.kinds[kind]).bit_length() - 1]
-            for item, kind, alive in zip(self._items, chosen, state.alive, strict=True)
-            if kind is not None
-        ]
+    def _assign(self, state: State) -> bool:
+        """Kuhn's algorithm with capacities: a kind that is left for each item, all kinds used up.
 
-    def _augment(self, item: int, state: State, chosen: list[int | None], holders: list[list[int]]) -> bool:
+        Goes on from the assignment that held before, so that it costs what has changed.
+        """
+        self._count(1 + len(state.chosen) // 8)
+        holders: list[list[int]] = [[] for _ in self.puzzle.capacity]
+        homeless = []
+        for number, kind in enumerate(state.chosen):
+            if kind >= 0 and state.alive[number] & self._items[number].kinds[kind]:
+                holders[kind].append(number)
+            else:
+                state.chosen[number] = -1
+                homeless.append(number)
+        return all(self._augment(number, state, holders) for number in homeless)
+
+    def _augment(self, number: int, state: State, holders: list[list[int]]) -> bool:
         """Breadth first along "may move to that kind"; moves everybody on the way to a kind with room."""
         came: dict[int, int] = {}
-        queue = [item]
+        queue = [number]
         for mover in queue:
-            for kind, mask in self._items[mover].kinds.items():
+            kinds = self._items[mover].kinds
+            self._count(1 + len(kinds) // 16)  # passing over a kind is quick as well
+            for kind, mask in kinds.items():
                 if kind in came or not state.alive[mover] & mask:
                     continue
                 came[kind] = mover
-                self._count(1)
                 if len(holders[kind]) >= self.puzzle.capacity[kind]:
                     queue += holders[kind]
                     continue
-                to: int | None = kind
-                while to is not None:
+                to = kind
+                while to >= 0:
                     moved = came[to]
-                    before, chosen[moved] = chosen[moved], to
+                    before, state.chosen[moved] = state.chosen[moved], to
                     holders[to].append(moved)
-                    if before is not None:
+                    if before >= 0:
                         holders[before].remove(moved)
                     to = before
                 return True
         return False
+
+    def _options(self, state: State) -> list[Option]:
+        """An option of its kind for each item of an assignment that holds."""
+        return [
+            item.options[(alive & item.kinds[kind]).bit_length() - 1]
+            for item, kind, alive in zip(self._items, state.chosen, state.alive, strict=True)
+        ]
 
     def _count(self, steps: int) -> None:
         self.steps += steps

@@ -256,6 +256,21 @@ CYCLIC = latin([[(i + j) % 5 for j in range(5)] for i in range(5)])
 OTHER = latin([[0, 1, 2, 3, 4], [1, 0, 3, 4, 2], [2, 3, 4, 0, 1], [3, 4, 1, 2, 0], [4, 2, 0, 1, 3]])
 
 
+def chang() -> tuple[nx.Graph, nx.Graph]:
+    """The triangular graph of 28 pairs and one of Chang's, which has the same parameters."""
+    pairs = list(itertools.combinations(range(8), 2))
+    graph = nx.Graph((one, two) for one, two in itertools.combinations(pairs, 2) if set(one) & set(two))
+    other = graph.copy()
+    switched = {(0, 4), (1, 5), (2, 6), (3, 7)}
+    for one in switched:
+        for two in set(pairs) - switched:
+            if graph.has_edge(one, two):
+                other.remove_edge(one, two)
+            else:
+                other.add_edge(one, two)
+    return graph, other
+
+
 def cycles(*lengths: int) -> nx.Graph:
     return nx.disjoint_union_all([nx.cycle_graph(length) for length in lengths])
 
@@ -283,6 +298,7 @@ GRAPHS = {
     "half": (nx.random_regular_graph(15, 30, seed=1), nx.random_regular_graph(15, 30, seed=2), False),
     "strongly regular": (CYCLIC, shuffled(OTHER), False),
     "strongly regular, the same": (OTHER, shuffled(OTHER), True),
+    "strongly regular, of 28": (*chang(), False),
     "cliques": (
         nx.disjoint_union_all([nx.complete_graph(5)] * 6),
         nx.disjoint_union_all([nx.complete_graph(5)] * 4 + [nx.random_regular_graph(4, 10, seed=3)]),
@@ -353,6 +369,22 @@ def decided(module: Schema, data: Schema) -> bool:
     found = match_schemas(module, data)
     assert isinstance(found, Mapped) == solved
     return isinstance(found, Mapped) and holds(module, data, found)
+
+
+def test_many_fields_are_decided() -> None:
+    named = [[(f"a{i}_{j}", f"b{j}*") for j in range(6)] for i in range(30)]
+    sizes = [[(i * 6 + j + 1, *[j + 1] * (j % 3)) for j in range(6)] for i in range(30)]
+    schemas_of = [
+        Schema({f"n{i}": Node(False, {f"f{j}": Tensor(d) for j, d in enumerate(held)}) for i, held in nodes})
+        for nodes in (enumerate(named), reversed(list(enumerate(sizes))))
+    ]
+    assert decided(*schemas_of)
+
+
+def test_too_many_fields_are_not_begun_with() -> None:
+    many = Schema({"n": Node(False, {f"f{i}": Tensor((i + 1,)) for i in range(300)})})
+    with pytest.raises(TooHard, match="more than 60,000 pairs"):
+        match_schemas(many, many)
 
 
 def test_a_search_that_takes_too_long_says_so() -> None:
