@@ -31,6 +31,8 @@ def simulate(
         Path | None,
         typer.Argument(
             metavar="[TABLE.csv]",
+            exists=True,
+            dir_okay=False,
             help="Tidy CSV task,model,accuracy,cost_seconds; without it, what this service has recorded.",
         ),
     ] = None,
@@ -191,12 +193,11 @@ def figures(report: dict[str, dict[str, Any]]) -> RenderableType:
         for name, found in report.items()
         if (one := found["calibration"]) is not None
     ]
-    predictions = table(
-        ("policy", "decisions", "in 50 %", "in 90 %", "verdict"),
-        judged,
-        title="Share of qualities inside the intervals that were to hold 50 and 90 % of them",
-    )
-    return Group(table(columns, rows, title=title), predictions)
+    parts = [table(columns, rows, title=title)]
+    if judged:
+        inside = "Share of qualities inside the intervals that were to hold 50 and 90 % of them"
+        parts.append(table(("policy", "decisions", "in 50 %", "in 90 %", "verdict"), judged, title=inside))
+    return Group(*parts)
 
 
 def percent(share: float | None) -> str | None:

@@ -140,6 +140,19 @@ def test_a_wrong_call_is_refused_before_anything_is_replayed(csv, arguments):
     assert run(csv, *arguments).exit_code == 2
 
 
+def test_what_is_no_file_is_a_wrong_call(tmp_path):
+    for path in (tmp_path, tmp_path / "nothing.csv"):
+        done = run(path, "--json")
+        assert done.exit_code == 2
+        assert str(path) in json.loads(done.stdout)["error"]
+
+
+def test_who_predicts_nothing_is_not_judged(csv):
+    done = run(csv, "--policy", "clairvoyant", "--repeats", "1")
+    assert done.exit_code == 0
+    assert "Share of qualities" not in done.stdout
+
+
 def test_the_services_own_results_can_be_replayed(service, monkeypatch):
     monkeypatch.setenv("EASEML_HOME", str(service.settings.home))
     monkeypatch.setenv("EASEML_DATABASE_URL", service.settings.resolved_database_url())
