@@ -29,8 +29,11 @@ import numpy as np
 
 from easeml_core.allocator.types import Array
 
-# FLOP per second that training reaches, far below the peak: small batches, one or two CPU threads.
-DEFAULT_THROUGHPUT: Mapping[str, float] = MappingProxyType({"cpu": 5e9, "gpu": 2e12})
+# FLOP per second that training reaches. The work of networks counts what they do besides, so that theirs is
+# near the peak (`catalog.facts.Machine`): of one core, or of a GPU.
+DEFAULT_THROUGHPUT: Mapping[str, float] = MappingProxyType(
+    {"cpu": 5e9, "gpu": 2e12, "cpu/torch": 1.2e11, "gpu/torch": 1e14}
+)
 OVERHEAD = 1.0  # seconds
 # Deviations in log units: how far the defaults may be off, and how much trials of one arm differ.
 DEVICE_DEVIATION, ARM_DEVIATION, OWN_DEVIATION, TRIAL_DEVIATION = 2.0, 1.0, 0.5, 0.4
@@ -106,8 +109,10 @@ class CostModel:
 
 
 def _default(device_kind: str) -> float:
-    device, _, count = device_kind.partition("/")[0].partition("x")
+    device, slash, framework = device_kind.partition("/")
+    device, _, count = device.partition("x")
     one = DEFAULT_THROUGHPUT.get(device, DEFAULT_THROUGHPUT["cpu"])
+    one = DEFAULT_THROUGHPUT.get(device + slash + framework, one)
     return -math.log(one * (int(count) if count.isdigit() else 1))
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Protocol
 
-from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.facts import CPU, Machine, ModelFacts, Size
 from easeml_core.catalog.general import GENERAL_MODELS
 from easeml_core.catalog.images import IMAGE_MODELS
 from easeml_core.catalog.modern_images import MODERN_IMAGE_MODELS
@@ -120,15 +120,20 @@ def matches(candidate: str, pattern: str) -> bool:
 
 
 def work(
-    name: str, *, shape: Sequence[int], outputs: int, n_train: int, mean_length: float | None = 1
+    name: str,
+    *,
+    shape: Sequence[int],
+    outputs: int,
+    n_train: int,
+    mean_length: float | None = 1,
+    machine: Machine = CPU,
 ) -> float:
-    """Total FLOPs of a whole trial of a candidate: what the cost model starts from.
+    """Total FLOPs of a whole trial of a candidate: what the cost model starts from (`ModelFacts.work`).
 
-    Every point of the hyper-parameter grid × epochs × examples × 3; scikit-learn models by a formula each.
     Raises KeyError on a name that the catalogue does not have.
     """
     size = Size(tuple(shape), outputs, max(1, n_train), max(1.0, float(mean_length or 1)))
-    return _facts(name).work(size)
+    return _facts(name).work(size, machine)
 
 
 def strength(name: str, template: str) -> float:

@@ -1,4 +1,4 @@
-"""Image classifiers of after 2018, as the trainer fits them to small inputs; counted as those of `images`.
+"""Image classifiers of after 2018, as the trainer fits them to small inputs.
 
 Their accuracy on ImageNet needs hundreds of epochs and much augmentation. Trained from scratch on the
 thousands of images that tasks have, they fall behind (Liu et al. 2021, arXiv 2106.03746, for transformers):
@@ -7,8 +7,9 @@ what is expected of them is put lower accordingly.
 
 from __future__ import annotations
 
+from easeml_core.catalog.counted import counted
 from easeml_core.catalog.facts import ModelFacts
-from easeml_core.catalog.images import TEMPLATE, TOP_1, body_and_head, convolutions
+from easeml_core.catalog.images import TEMPLATE, TOP_1, body_and_head
 
 MODERN_IMAGE_MODELS = (
     ModelFacts(
@@ -21,7 +22,7 @@ MODERN_IMAGE_MODELS = (
         expected={TEMPLATE: 0.66},
         reason=TOP_1.format("0.740 (torchvision); less from scratch on small data"),
         description="separable convolutions with attention to channels: made for telephones",
-        forward=convolutions(430600000.0, 45, 1280),
+        **counted("MobileNetV3", 1280),
         weights=body_and_head(4202000.0, 1280),
         epochs=8,
     ),
@@ -35,7 +36,7 @@ MODERN_IMAGE_MODELS = (
         expected={TEMPLATE: 0.68},
         reason=TOP_1.format("0.777 (torchvision); less from scratch on small data"),
         description="a network found by search: accurate for its few operations",
-        forward=convolutions(769100000.0, 38, 1280),
+        **counted("EfficientNet-B0", 1280),
         weights=body_and_head(4008000.0, 1280),
         epochs=8,
     ),
@@ -51,7 +52,7 @@ MODERN_IMAGE_MODELS = (
             "0.825 (torchvision), by long training; from scratch on small data below ResNets"
         ),
         description="a ResNet with what transformers taught: large kernels, few norms",
-        forward=convolutions(8910000000.0, 44, 768),
+        **counted("ConvNeXt-Tiny", 768),
         weights=body_and_head(27820000.0, 768),
         epochs=8,
     ),
@@ -65,7 +66,7 @@ MODERN_IMAGE_MODELS = (
         expected={TEMPLATE: 0.55},
         reason=TOP_1.format("0.722 (Touvron et al. 2020); without convolutions it needs far more data"),
         description="a transformer over patches of the image",
-        forward=convolutions(2139000000.0, 96, 192),
+        **counted("ViT-Tiny", 192),
         weights=body_and_head(5340000.0, 192),
         epochs=8,
     ),

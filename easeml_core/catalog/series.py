@@ -35,6 +35,11 @@ def _forward(gates: int, directions: int = 1) -> Callable[[Size], float]:
     return forward
 
 
+def _steps(each: float) -> Callable[[Size], float]:
+    """A layer starts anew at every step, in torch as one operation or as several: `each` was measured."""
+    return lambda size: each * size.mean_length
+
+
 WIDTHS, KERNEL_SIZES = (64, 128, 64), (7, 5, 3)
 RANDOM_KERNELS, KERNEL_SIZE = 1000, 9.0
 
@@ -75,6 +80,7 @@ SERIES_MODELS = (
         reason=_REASON,
         description="Elman's recurrent network: cheap, forgets over long series",
         forward=_forward(1),
+        calls=_steps(0.9),
         weights=_weights(1),
         search=SEARCH,
         epochs=60,
@@ -92,6 +98,7 @@ SERIES_MODELS = (
         reason=_REASON,
         description="long short-term memory: gates that keep what matters",
         forward=_forward(4),
+        calls=_steps(0.7),
         weights=_weights(4),
         search=SEARCH,
         epochs=60,
@@ -109,6 +116,7 @@ SERIES_MODELS = (
         reason=f"{_REASON}; both directions help where the whole series is known (Graves 2005)",
         description="an LSTM forwards and one backwards",
         forward=_forward(4, 2),
+        calls=_steps(1.3),
         weights=_weights(4, 2),
         search=SEARCH,
         epochs=60,
@@ -126,6 +134,7 @@ SERIES_MODELS = (
         reason=_REASON,
         description="gated recurrent unit: the LSTM with one gate less",
         forward=_forward(3),
+        calls=_steps(2.1),
         weights=_weights(3),
         search=SEARCH,
         epochs=60,

@@ -52,9 +52,10 @@ def is_known(candidate: str) -> bool:
 
 
 @cache
-def work_of(candidate: str, sizes: Sizes) -> float:
-    """FLOPs of a whole trial of a candidate on such data."""
+def work_of(candidate: str, sizes: Sizes, *, gpu: bool) -> float:
+    """FLOPs of a whole trial of a candidate on such data, with all that it does besides on such hardware."""
     from easeml_core import catalog
+    from easeml_core.catalog.facts import CPU, GPU
 
     return catalog.work(
         candidate,
@@ -62,6 +63,7 @@ def work_of(candidate: str, sizes: Sizes) -> float:
         outputs=sizes.outputs,
         n_train=sizes.n_train,
         mean_length=sizes.mean_length,
+        machine=GPU if gpu else CPU,
     )
 
 
@@ -104,7 +106,8 @@ def cost_model(session: Session) -> CostModel:
         if not is_known(name):
             continue
         sizes = Sizes(tuple(shape), int(outputs), n_train, float(mean_length or 1.0))
-        observations.append(CostObservation(name, device_kind(device, name), work_of(name, sizes), seconds))
+        work = work_of(name, sizes, gpu=cuda_index(device) is not None)
+        observations.append(CostObservation(name, device_kind(device, name), work, seconds))
     return CostModel.fit(observations)
 
 

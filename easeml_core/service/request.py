@@ -16,6 +16,7 @@ from easeml_core.allocator.types import ActiveTrial, AllocationRequest, Arm, Com
 from easeml_core.ledger import budgets, decisions
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, TaskState, Trial, TrialState
 from easeml_core.ledger.tasks import task_name
+from easeml_core.naming import cuda_index
 from easeml_core.service import forecast
 
 
@@ -100,8 +101,12 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
 
 def _arms(names: list[str], costs: CostModel, device: str, version: DataVersion) -> tuple[Arm, ...]:
     sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
+    gpu = cuda_index(device) is not None
     return tuple(
-        Arm(name, costs.predict(name, forecast.device_kind(device, name), forecast.work_of(name, sizes)))
+        Arm(
+            name,
+            costs.predict(name, forecast.device_kind(device, name), forecast.work_of(name, sizes, gpu=gpu)),
+        )
         for name in names
     )
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from easeml_core import catalog
 from easeml_core.catalog import MODELS, ModelFacts, Size, Space
+from easeml_core.catalog.facts import Machine
 from easeml_core.catalog.halving import epochs_trained
 from easeml_core.language import TEMPLATES, template
 from easeml_core.naming import CandidateName
@@ -65,14 +66,16 @@ def test_costs_are_finite_and_positive(model: ModelFacts) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_work_never_falls_when_the_data_grows(model: ModelFacts, data: st.DataObject) -> None:
-    rank = 3 if min(model.templates).startswith("image-") else 1
+    is_image = min(model.templates).startswith("image-")
+    rank = 3 if is_image else 1
     sizes = data.draw(st.lists(st.integers(1, 300), min_size=rank, max_size=rank).map(tuple))
     outputs, n_train, length = (data.draw(st.integers(1, top)) for top in (50, 10_000, 500))
     base = catalog.work(model.name, shape=sizes, outputs=outputs, n_train=n_train, mean_length=length)
     axis = data.draw(st.integers(0, rank - 1))
     larger = (*sizes[:axis], sizes[axis] + data.draw(st.integers(1, 50)), *sizes[axis + 1 :])
     more = {"shape": larger, "outputs": outputs, "n_train": n_train, "mean_length": length}
-    assert catalog.work(model.name, **more) >= base  # type: ignore[arg-type]
+    # A larger image may cost less: a stem that shrinks it more then fits.
+    assert is_image or catalog.work(model.name, **more) >= base  # type: ignore[arg-type]
     for change in ({"outputs": outputs + 3}, {"mean_length": length + 9}):
         grown = {"shape": sizes, "outputs": outputs, "n_train": n_train, "mean_length": length, **change}
         assert catalog.work(model.name, **grown) >= base  # type: ignore[arg-type]
@@ -80,13 +83,16 @@ def test_work_never_falls_when_the_data_grows(model: ModelFacts, data: st.DataOb
     assert twice > base or model.family == "linear"
 
 
-def test_a_network_costs_three_passes_over_all_examples_for_each_epoch(model: ModelFacts) -> None:
-    shape = (8, 8, 1) if min(model.templates).startswith("image-") else (8,)
+def test_a_network_costs_three_passes_over_all_examples_for_each_epoch_and_what_comes_with_it(
+    model: ModelFacts,
+) -> None:
+    shape = SHAPES[min(model.templates)][0]
     size = Size(shape, 10, 100, 30)
-    passes = catalog.work(model.name, shape=shape, outputs=10, n_train=100, mean_length=30) / (
-        epochs_trained(model.settings_tried, model.epochs) * 100 * model.forward(size)
-    )
-    assert passes == pytest.approx(3) or model.fit is not None
+    epochs = epochs_trained(model.settings_tried, model.epochs)
+    bare = model.work(size, Machine(number=0, weight=0, call=0)) / (epochs * 100 * model.forward(size))
+    if model.fit is None:
+        assert bare == pytest.approx(3)
+        assert model.work(size, Machine(1, 1, 1)) > model.work(size, Machine(0, 0, 0))
 
 
 def test_features_and_strength(model: ModelFacts) -> None:
