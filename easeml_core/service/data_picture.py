@@ -69,7 +69,7 @@ def _canvas(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
 def _text(drawing: ImageDraw.ImageDraw, at: tuple[float, float], text: str, colour: str = _INK) -> None:
     from PIL import ImageFont
 
-    shown = text if len(text) <= 20 else f"{text[:19]}…"
+    shown = text if len(text) <= 20 else f"{text[:18]}.."
     drawing.text(at, shown, fill=colour, font=ImageFont.load_default(14))
 
 
@@ -169,8 +169,8 @@ def _axes(names: tuple[str, str], legend: list[str]) -> tuple[Image.Image, Image
     from PIL import ImageFont
 
     font = ImageFont.load_default(14)
-    drawing.text((_MARGIN, height - _MARGIN + 8), f"→ {names[0]}", fill=_INK, font=font)
-    drawing.text((_MARGIN, _MARGIN - 24), f"↑ {names[1]}", fill=_INK, font=font)
+    drawing.text((_MARGIN, height - _MARGIN + 8), f"across: {names[0]}", fill=_INK, font=font)
+    drawing.text((_MARGIN, _MARGIN - 24), f"up: {names[1]}", fill=_INK, font=font)
     for number, name in enumerate(filter(None, legend)):
         _text(drawing, (width, _MARGIN + 20 * number), name, _COLOURS[number % len(_COLOURS)])
     return image, drawing
