@@ -79,20 +79,23 @@ def capped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     >>> [problem.message for problem in capped(Problem("t.csv", f"row {i} is empty") for i in range(22))][19:]
     ['row 19 is empty', 'and 2 more like this one']
     """
-    kept: dict[tuple[str, ...], list[Problem]] = {}
-    more: Counter[tuple[str, ...]] = Counter()
+    seen: Counter[tuple[str, ...]] = Counter()
+    kinds = []
+    kept: list[Problem] = []
     for problem in problems:
         said = (problem.message, problem.field or "", problem.fix or "")
         kind = tuple(_PARTICULAR.sub("…", text) for text in said)
-        named = kept.setdefault(kind, [])
-        if len(named) < NAMED:
-            named.append(problem)
-        else:
-            more[kind] += 1
-    for kind, count in more.items():
-        last = kept[kind][-1]
-        kept[kind].append(Problem(last.file, f"and {count:,} more like this one", field=last.field))
-    return tuple(problem for named in kept.values() for problem in named)
+        seen[kind] += 1
+        if seen[kind] <= NAMED:
+            kept.append(problem)
+            kinds.append(kind)
+    for kind, count in seen.items():
+        if count > NAMED:
+            last = len(kinds) - kinds[::-1].index(kind)
+            text = f"and {count - NAMED:,} more like this one"
+            kept.insert(last, Problem(kept[last - 1].file, text, field=kept[last - 1].field))
+            kinds.insert(last, kind)
+    return tuple(kept)
 
 
 class OperatorError(EasemlError):
