@@ -76,8 +76,7 @@ class ModelFacts:
     template; `reason` says where it comes from. `search` is the space of hyper-parameters, of which a trial
     tries `max_settings` at most. `epochs` is how long the setting that comes out best trains (1 for models
     that are fitted in one go; the others train as long as `halving.rungs` says); training stops early after
-    `patience` epochs without a better score. `depth` counts layers with weights (for
-    trees: levels).
+    `patience` epochs without a better score. `depth` counts layers with weights (for trees: levels).
 
     `activations` is how many numbers the layers give for one example and `calls` how many layers run one
     after another for a batch, where they are known; both cost time that the operations do not show.
@@ -127,16 +126,15 @@ class ModelFacts:
         """How many settings of its space a trial tries."""
         return int(min(self.search.size, self.max_settings))
 
-    def work(self, size: Size, machine: Machine | None = None) -> float:
+    def work(self, size: Size, machine: Machine = CPU) -> float:
         """Floating-point operations of a whole trial: all epochs of all settings.
 
         A training step costs about three forward passes: one forward, two backward (Kaplan et al. 2020,
-        Scaling laws, section 2.1). What it costs besides counts as the operations that `machine` (`CPU`
-        unless given) could do meanwhile.
+        Scaling laws, section 2.1). What it costs besides counts as the operations that `machine` could do
+        meanwhile.
         """
-        return epochs_trained(self.settings_tried, self.epochs) * (
-            self.fit(size) if self.fit else self._epoch(size, machine or CPU)
-        )
+        epoch = self.fit(size) if self.fit else self._epoch(size, machine)
+        return epochs_trained(self.settings_tried, self.epochs) * epoch
 
     def _epoch(self, size: Size, machine: Machine) -> float:
         forward = self.forward(size)

@@ -90,7 +90,7 @@ def test_two_processes_train_as_one(
 ) -> None:
     settings = Settings(home=tmp_path / "home")
     fields: dict[str, Any] = {"max_epochs": 3, "search": {"learning_rate": 0.003}}
-    path = make_order("GRU", "series", processes=2, **fields)
+    path = make_order("GRU", "series", processes=2, leash_seconds=600.0, **fields)
     ref = trainer.start(path, settings)
     assert trainer.wait(ref, 300)
     result = trainer.collect(path.parent)
