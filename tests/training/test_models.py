@@ -13,8 +13,14 @@ from training.models.preprocess import ScaleImages, Standardise
 torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", images.BUILDERS)
-@pytest.mark.parametrize(("height", "width", "channels"), [(5, 9, 1), (8, 8, 1), (9, 300, 4), (64, 64, 13)])
+EXTREMES = [(8, 8, 1), (9, 300, 4), (64, 64, 13)]
+TINY = ("SmallCNN", 5, 9, 1)  # is enlarged before it reaches the network, whichever that is
+
+
+@pytest.mark.parametrize(
+    ("name", "height", "width", "channels"),
+    [*((name, *size) for name in images.BUILDERS for size in EXTREMES), TINY],
+)
 def test_image_models_take_any_size_and_channels(name: str, height: int, width: int, channels: int) -> None:
     side = max(min(height, width), SMALLEST)
     body = nn.Sequential(Enlarge(height, width), images.BUILDERS[name](channels, side, 4), nn.Flatten())
