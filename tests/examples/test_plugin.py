@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# The trials of the contracts: 20 s on a free core, several times that on a busy one.
+pytestmark = pytest.mark.timeout(1200)
+
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "examples" / "plugin"
 MATRIX = "{input: {[Tensor[8, 8]], []}, output: {[Tensor[10]], []}}"
