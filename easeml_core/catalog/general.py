@@ -14,14 +14,12 @@ WIDTH, CODE = 64, 128
 _REASON = "nothing is known of the data but its bits; level assumed"
 
 
-def _pieces(size: Size, most: int) -> tuple[int, int]:
-    """Bytes per piece, and pieces."""
-    each = 4 * math.ceil(size.mean_length / (4 * most))
-    return each, math.ceil(size.mean_length / each)
+def _bytes_per_piece(size: Size, most: int) -> int:
+    return 4 * math.ceil(size.mean_length / (4 * most))
 
 
 def _rnn_weights(size: Size) -> float:
-    each, _ = _pieces(size, MOST_STEPS)
+    each = _bytes_per_piece(size, MOST_STEPS)
     return 3 * HIDDEN * (8.0 * each + HIDDEN + 2) + (2.0 * HIDDEN + 1) * size.outputs
 
 
@@ -31,7 +29,9 @@ def _rnn_forward(size: Size) -> float:
 
 
 def _encoder_weights(size: Size) -> float:
-    each, pieces = _pieces(size, MOST_PIECES)
+    """Where pieces have just become longer there are fewer of them, down to half: this is the upper bound."""
+    each = _bytes_per_piece(size, MOST_PIECES)
+    pieces = min(math.ceil(size.mean_length / 4), MOST_PIECES)
     return 16.0 * each * WIDTH + 2.0 * WIDTH * pieces * CODE + WIDTH + CODE + WIDTH * pieces + 8 * each
 
 
