@@ -1,7 +1,7 @@
 # The commands of a clone. `make demo` is all that a new user needs; `make test lint` is what CI runs.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test lint format up down clean help
+.PHONY: demo examples test lint format up down clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,13 +12,16 @@ DEMO := $(VENV)/.demo-$(WANTED)
 TOOLS := $(VENV)/.tools-$(WANTED)
 
 # Everything of the demonstration lives in the clone, beside the code, unless told otherwise.
-demo up down: export EASEML_HOME := $(or $(EASEML_HOME),$(CURDIR)/.easeml)
+demo examples up down: export EASEML_HOME := $(or $(EASEML_HOME),$(CURDIR)/.easeml)
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 demo: $(DEMO) ## install, start everything, submit the example tasks, watch, predict
 	@$(BIN)/python -m examples.demo
+
+examples: $(DEMO) ## train a task per template row, compare each champion with its baseline
+	@$(BIN)/python -m examples.run_all $(ARGS)
 
 up: $(DEMO) ## start the service
 	@$(BIN)/easeml up

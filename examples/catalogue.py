@@ -1,16 +1,26 @@
-"""The example tasks, in the order in which the demonstration submits them."""
+"""The example tasks, in the order in which they are submitted: at least one per row of the template table."""
 
 from __future__ import annotations
 
-from examples.clinic import diabetes, tumours
+from examples.archive import fragments, functions, scans
+from examples.clinic import diabetes, pressure, tumours
 from examples.layout import Example
-from examples.sensors import gunpoint
-from examples.vision import digits, mnist
+from examples.sensors import gunpoint, gyroscope
+from examples.vision import digits, mnist, photos
 
-EXAMPLES: tuple[Example, ...] = (
+DEMONSTRATED: tuple[Example, ...] = (
     tumours.EXAMPLE,
     diabetes.EXAMPLE,
     digits.EXAMPLE,
     gunpoint.EXAMPLE,
     mnist.EXAMPLE,
+)
+EXAMPLES: tuple[Example, ...] = (
+    *DEMONSTRATED,
+    photos.EXAMPLE,
+    gyroscope.EXAMPLE,
+    pressure.EXAMPLE,
+    functions.EXAMPLE,
+    fragments.EXAMPLE,
+    scans.EXAMPLE,
 )

@@ -3,7 +3,7 @@
 A script lays out two folders under one output folder:
 
     <out>/<tenant>/<task>/              what the tenant submits: task.yaml and data/
-    <out>/held-back/<tenant>/<task>/    inputs/ to predict, and labels.csv, which nobody trains on
+    <out>/held-back/<tenant>/<task>/    inputs/ to predict, and labels.csv or answers.npz, never trained on
 
 The same script gives the same bytes wherever and whenever it runs, so submitting twice is nothing new.
 """
@@ -14,10 +14,12 @@ import argparse
 import csv
 import hashlib
 import io
+import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,7 @@ from easeml_core.naming import TaskName
 
 HELD_BACK = "held-back"
 LABELS = "labels.csv"
+ANSWERS = "answers.npz"
 SEED = 20180827
 
 IndexArray = npt.NDArray[np.int64]
@@ -40,12 +43,13 @@ class Layout:
     folder: Path  # what the tenant submits
     inputs: Path  # held-back inputs, to be uploaded under infer/
     labels: Path  # their labels: columns `id`, `label`
+    answers: Path  # or, where the answer is no label: arrays `id`, `target`, `baseline`
 
     @classmethod
     def under(cls, out: Path, name: TaskName) -> Layout:
         """The paths of `name` under the output folder; makes nothing."""
         held = out / HELD_BACK / name.tenant / name.task
-        return cls(name, out / name.tenant / name.task, held / "inputs", held / LABELS)
+        return cls(name, out / name.tenant / name.task, held / "inputs", held / LABELS, held / ANSWERS)
 
     def fresh(self, spec: str) -> Path:
         """Empty both folders, write the spec, and return the new, empty data folder."""
@@ -66,13 +70,27 @@ class Layout:
         with self.labels.open(newline="", encoding="utf-8") as stream:
             return {row["id"]: row["label"] for row in csv.DictReader(stream)}
 
+    def write_answers(
+        self, ids: Sequence[str], target: npt.NDArray[np.generic], baseline: npt.NDArray[np.generic]
+    ) -> None:
+        """Write the images, series or bytes to answer with, and those of the baseline: both `(N, ...)`."""
+        np.savez_compressed(self.answers, id=np.array(ids), target=target, baseline=baseline)
+
+    def read_ids(self) -> list[str]:
+        """Ids of the held-back examples, in their order."""
+        if self.labels.is_file():
+            return list(self.read_labels())
+        with np.load(self.answers, allow_pickle=False) as arrays:
+            return [str(name) for name in arrays["id"]]
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An example task: its name, one line on it, and the function that lays it out."""
+    """An example task: its name, one line on it, its baseline in words, and what lays it out."""
 
     name: TaskName
     about: str
+    baseline: str
     build: Callable[[Layout], None]
 
     def lay_out(self, out: Path) -> Layout:
@@ -85,7 +103,7 @@ class Example:
         """Like `lay_out`, but nothing is done where the same code has done it before."""
         layout = Layout.under(out, self.name)
         code = Path(self.build.__code__.co_filename).read_bytes() + Path(__file__).read_bytes()
-        stamp, digest = layout.labels.parent / ".made-by", hashlib.sha256(code).hexdigest()
+        stamp, digest = layout.inputs.parent / ".made-by", hashlib.sha256(code).hexdigest()
         if not stamp.is_file() or stamp.read_text() != digest:
             self.build(layout)
             stamp.write_text(digest)
@@ -96,7 +114,8 @@ class Example:
         parser = argparse.ArgumentParser(description=self.about)
         parser.add_argument("out", type=Path, help="folder to write to; replaces this task there")
         layout = self.lay_out(parser.parse_args().out)
-        print(f"to submit:  {layout.folder}\nheld back:  {layout.inputs}\nits labels: {layout.labels}")
+        truth = layout.labels if layout.labels.is_file() else layout.answers
+        print(f"to submit:  {layout.folder}\nheld back:  {layout.inputs}\nthe truth:  {truth}")
 
 
 def hold_back(labels: npt.NDArray[np.generic], share: float) -> tuple[IndexArray, IndexArray]:
@@ -120,10 +139,15 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
         writer.writerows(rows)
 
 
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write one JSON object per line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """One grey image of shape `(H, W)` as the bytes of a PNG file."""
+    """One image, `(H, W)` grey or `(H, W, 3)` in colour, as the bytes of a PNG file."""
     from PIL import Image
 
     stream = io.BytesIO()
-    Image.fromarray(pixels, mode="L").save(stream, format="PNG")
+    Image.fromarray(pixels).save(stream, format="PNG")
     return stream.getvalue()

@@ -33,7 +33,9 @@ def build(layout: Layout) -> None:
     layout.write_labels((f"patients.npz[{row}]", y[number]) for row, number in enumerate(held))
 
 
-EXAMPLE = Example(TaskName("clinic", "diabetes"), "progression of a disease: NPZ, a regression", build)
+EXAMPLE = Example(
+    TaskName("clinic", "diabetes"), "progression of a disease: NPZ, a regression", "the mean", build
+)
 
 if __name__ == "__main__":
     EXAMPLE.main()

@@ -40,7 +40,9 @@ def build(layout: Layout) -> None:
     layout.write_labels((names[i], labels[i]) for i in held)
 
 
-EXAMPLE = Example(TaskName("clinic", "tumours"), "tumour cases: CSV with a label column", build)
+EXAMPLE = Example(
+    TaskName("clinic", "tumours"), "tumour cases: CSV with a label column", "the most frequent class", build
+)
 
 if __name__ == "__main__":
     EXAMPLE.main()

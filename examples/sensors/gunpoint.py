@@ -55,7 +55,12 @@ def build(layout: Layout) -> None:
     )
 
 
-EXAMPLE = Example(TaskName("sensors", "gunpoint"), "hand movements: .ts file of time series", build)
+EXAMPLE = Example(
+    TaskName("sensors", "gunpoint"),
+    "hand movements: .ts file of time series",
+    "the most frequent class",
+    build,
+)
 
 if __name__ == "__main__":
     EXAMPLE.main()

@@ -38,7 +38,9 @@ def build(layout: Layout) -> None:
     layout.write_labels((f"{number:04d}.png", digits.target[number]) for number in held)
 
 
-EXAMPLE = Example(TaskName("vision", "digits"), "8 × 8 digits: folder of PNGs per class", build)
+EXAMPLE = Example(
+    TaskName("vision", "digits"), "8 × 8 digits: folder of PNGs per class", "the most frequent class", build
+)
 
 if __name__ == "__main__":
     EXAMPLE.main()

@@ -43,7 +43,9 @@ def build(layout: Layout) -> None:
     layout.write_labels((f"{number:04d}.png", labels[number]) for number in rest[held])
 
 
-EXAMPLE = Example(TaskName("vision", "mnist"), "28 × 28 digits: zip of class folders", build)
+EXAMPLE = Example(
+    TaskName("vision", "mnist"), "28 × 28 digits: zip of class folders", "the most frequent class", build
+)
 
 if __name__ == "__main__":
     EXAMPLE.main()

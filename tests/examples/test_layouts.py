@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from easeml_core.cli.main import app
 from easeml_core.data import Limits, build_version, read_inputs
+from easeml_core.language import TEMPLATES
 from easeml_core.spec import load_spec
-from examples.catalogue import EXAMPLES
+from examples.catalogue import DEMONSTRATED, EXAMPLES
 from examples.layout import Example, Layout
 
 pytest.importorskip("mlxtend", reason="the examples extra is not installed")
@@ -36,9 +37,11 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Layout]:
     return {str(example.name): example.lay_out(out) for example in EXAMPLES}
 
 
-def test_there_are_enough_of_them() -> None:
-    assert len(EXAMPLES) >= 4
-    assert len({example.name.tenant for example in EXAMPLES}) >= 3
+def test_every_row_of_the_template_table_has_one(laid_out: dict[str, Layout]) -> None:
+    specs = [load_spec((layout.folder / "task.yaml").read_bytes()) for layout in laid_out.values()]
+    assert {spec.template for spec in specs} == {row.id for row in TEMPLATES}
+    assert len({example.name.tenant for example in DEMONSTRATED}) >= 3
+    assert set(DEMONSTRATED) < set(EXAMPLES)
 
 
 @every
@@ -74,7 +77,7 @@ def test_held_back_examples_can_be_read_and_none_is_in_the_training_data(
     )
     inputs = read_inputs(layout.inputs, facts=facts, limits=Limits(), staging=tmp_path / "staging")
     assert inputs.problems == ()
-    assert sorted(inputs.ids) == sorted(layout.read_labels())
+    assert sorted(inputs.ids) == sorted(layout.read_ids())
     folder = next((tmp_path / "versions").rglob("version.json")).parent
     assert not contents(folder, facts.kind) & contents(inputs.folder, facts.kind)
 
@@ -83,7 +86,7 @@ def contents(folder: Path, kind: str) -> set[bytes]:
     """Content of each example, as bytes."""
     import numpy as np
 
-    if kind != "series":
+    if kind in ("image", "vector"):
         return {row.tobytes() for row in np.load(folder / "inputs.npy")}
     values, offsets = np.load(folder / "values.npy"), np.load(folder / "offsets.npy")
     return {values[start:end].tobytes() for start, end in itertools.pairwise(offsets)}
@@ -95,6 +98,6 @@ def test_lay_out_once_does_it_once(tmp_path: Path) -> None:
     before = (layout.folder / "task.yaml").stat().st_mtime_ns
     assert example.lay_out_once(tmp_path) == layout
     assert (layout.folder / "task.yaml").stat().st_mtime_ns == before
-    (layout.labels.parent / ".made-by").write_text("other code")
+    (layout.inputs.parent / ".made-by").write_text("other code")
     example.lay_out_once(tmp_path)
     assert (layout.folder / "task.yaml").stat().st_mtime_ns > before

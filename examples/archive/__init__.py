@@ -1,0 +1,1 @@
+"""Example tasks of the tenant `archive`."""
