@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from easeml_core.allocator import template, warp
-from easeml_core.allocator.belief import HONEST, Family, Prediction, predict
+from easeml_core.allocator.belief import Family, Prediction, predict
 from easeml_core.allocator.types import Array
 from easeml_core.replay import Table
 from easeml_core.replay.protocol import prior_of, split
@@ -57,7 +57,7 @@ def coverage(table: Table, repeats: int) -> dict[str, Any]:
         "within 90 %": float(np.mean(hits[0.9])),
         "mean absolute error": float(np.mean(errors)),
         "log density by spread": {f"{spread:g}": float(np.mean(logs)) for spread, logs in densities.items()},
-        "spread in use": HONEST,
+        "spread in use": made.tails[0].honest,
     }
 
 

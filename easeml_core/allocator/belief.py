@@ -6,17 +6,15 @@ family of experts (`experts.Experts`, which share S): L `(t, t)` the Cholesky fa
 e_p `(t,)` = L^-1 (z - c_p[a]). Then, since the covariance of expert p is h_p^2 S,
 
     mean      mu_p    = c_p + V' e_p                                                           (K,)
-    scale     s_p     = h_p sqrt(diag S - sum_i V_i^2) sqrt((NU + q_p) / (NU + t)),  q_p = |e_p|^2 / h_p^2
-    evidence  log w_p = prior - log|L| - t log h_p - (NU + t)/2 log(1 + q_p / NU)
+    scale     s_p     = h_p sqrt(diag S - sum_i V_i^2) sqrt((nu + q_p) / (nu + t)),  q_p = |e_p|^2 / h_p^2
+    evidence  log w_p = prior - log|L| - t log h_p - (nu + t)/2 log(1 + q_p / nu) + c(nu, t)
 
 (Student-t process, Shah, Wilson & Ghahramani 2014). V is shared, so one more observation costs O(t K) for a
 family and O(t) for each expert; mu_p is only computed for the EXPERTS of most weight.
 
-Predictions keep the tails of NU = 3 degrees of freedom however much was observed: the scale of a task is
-learned from its trials, but that a single model surprises on a single task never ceases to happen. The scale
-is multiplied by HONEST, about what the likelihood of held-out predictions asks for (benchmarks), in what
-people are told. To decide it is multiplied by SPREAD, which is less: an improvement is expected of one arm
-at a time, but the arms of a task share their luck, and what one wins the next cannot win again.
+Predictions keep the tails of nu degrees of freedom however much was observed: the scale of a task is learned
+from its trials, but that a single model surprises on a single task never ceases to happen. The scale is
+multiplied by `honest` in what people are told, and by `spread` to decide (`experts.Tails`).
 """
 
 from __future__ import annotations
@@ -30,13 +28,12 @@ from functools import cache
 import numpy as np
 
 from easeml_core.allocator import warp
-from easeml_core.allocator.experts import NU, Experts
+from easeml_core.allocator.experts import HEAVY, Experts, Tails, student_constant
 from easeml_core.allocator.types import Array
 from easeml_core.errors import FallbackError
 
 log = logging.getLogger(__name__)
 
-SPREAD, HONEST = 0.5, 0.6
 EXPERTS = 12
 # Shares of the distribution that are summed for an expectation, finer where improvements are.
 SHARES: tuple[tuple[float, float], ...] = (
@@ -99,7 +96,9 @@ class Family:
         """log w `(P,)` and q `(P,)`; experts that come from the task `without` itself get no weight."""
         t, widths = len(self.played), self.experts.widths
         q = (self.innovations**2).sum(axis=1) / widths**2
-        log_w = self.experts.weights - self.log_det - t * np.log(widths) - 0.5 * (NU + t) * np.log1p(q / NU)
+        nu = self.experts.tails.nu
+        density = -self.log_det - t * np.log(widths) - 0.5 * (nu + t) * np.log1p(q / nu)
+        log_w = self.experts.weights + density + student_constant(nu, t)
         if without and without in self.experts.owners:
             own = np.array([owner == without for owner in self.experts.owners])
             log_w = np.where(own, -np.inf, log_w)
@@ -113,30 +112,30 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A mixture over C experts of the quality of each arm: `mean`, `scale` `(C, K)` on the warped scale."""
+    """A mixture over C experts of the quality of each arm: `mean`, `scale` `(C, K)` on the warped scale, and
+    the `tails` of each expert."""
 
     weights: Array
     mean: Array
     scale: Array
+    tails: tuple[Tails, ...]
     soft: float
 
     def qualities(self, arms: Sequence[int] | slice = slice(None)) -> Array:
         """Quality of `arms` at each of `SHARES`, by expert: `(C, arms, J)`."""
-        nodes, _ = _nodes()
-        spread = self.scale[:, arms, None] * (SPREAD * nodes)
-        return warp.unwarp(self.mean[:, arms, None] + spread, self.soft)
+        nodes = np.stack([_nodes(tails) for tails in self.tails])
+        return warp.unwarp(self.mean[:, arms, None] + self.scale[:, arms, None] * nodes[:, None], self.soft)
 
     def moments(self, qualities: Array) -> tuple[Array, Array]:
         """Expected quality and its honest deviation, each `(arms,)`, of what `qualities` returned."""
-        _, shares = _nodes()
-        mean = self.weights @ (qualities @ shares)
-        square = self.weights @ ((qualities * qualities) @ shares)
-        return mean, HONEST / SPREAD * np.sqrt(np.maximum(square - mean * mean, 0.0))
+        mean = self.weights @ (qualities @ _MASSES)
+        square = self.weights @ ((qualities * qualities) @ _MASSES)
+        wider = float(self.weights @ np.array([tails.honest / tails.spread for tails in self.tails]))
+        return mean, wider * np.sqrt(np.maximum(square - mean * mean, 0.0))
 
     def improvement(self, qualities: Array, best: float) -> Array:
         """E[max(quality - best, 0)] `(arms,)`: expected improvement, in quality."""
-        _, shares = _nodes()
-        gain: Array = self.weights @ (np.maximum(qualities - best, 0.0) @ shares)
+        gain: Array = self.weights @ (np.maximum(qualities - best, 0.0) @ _MASSES)
         return gain
 
     def interval(self, arm: int, share: float) -> tuple[float, float]:
@@ -145,10 +144,10 @@ class Prediction:
 
     def intervals(self, arm: int, shares: Sequence[float]) -> list[tuple[float, float]]:
         """The central interval for each of `shares`."""
-        draws = _fine_shares()
-        values = self.mean[:, arm, None] + self.scale[:, arm, None] * (HONEST * draws)
+        draws = np.stack([_draws(tails) for tails in self.tails])
+        values = self.mean[:, arm, None] + self.scale[:, arm, None] * draws
         order = np.argsort(values, axis=None)
-        mass = np.repeat(self.weights / len(draws), len(draws))[order].cumsum()
+        mass = np.repeat(self.weights / draws.shape[1], draws.shape[1])[order].cumsum()
         ordered = values.reshape(-1)[order]
         edges = np.array([0.5 + side * share / 2 for share in shares for side in (-1, 1)])
         at = np.minimum(np.searchsorted(mass, edges), len(order) - 1)
@@ -173,7 +172,7 @@ def predict(
     # Before any trial all experts count alike, and the few of most weight would not stand for them.
     keep = np.arange(len(weights)) if t == 0 else np.argsort(-weights, kind="stable")[:EXPERTS]
     keep = np.sort(keep[weights[keep] > 0])
-    means, scales = [], []
+    means, scales, all_tails = [], [], list[Tails]()
     start = 0
     for family, size, q in zip(families, sizes, qs, strict=True):
         of = keep[(keep >= start) & (keep < start + size)] - start
@@ -181,10 +180,12 @@ def predict(
         if not len(of):
             continue
         means.append(family.experts.centres[of] + family.innovations[of] @ family.rows)
-        stretch = family.experts.widths[of] * np.sqrt((NU + q[of]) / (NU + t))
+        tails = family.experts.tails
+        stretch = family.experts.widths[of] * np.sqrt((tails.nu + q[of]) / (tails.nu + t))
         scales.append(stretch[:, None] * np.sqrt(family.left))
+        all_tails += [tails] * len(of)
     kept = weights[keep]
-    return Prediction(kept / kept.sum(), np.vstack(means), np.vstack(scales), soft)
+    return Prediction(kept / kept.sum(), np.vstack(means), np.vstack(scales), tuple(all_tails), soft)
 
 
 def _log_total(logs: Array) -> float:
@@ -203,12 +204,18 @@ def _factor(matrix: Array, variance: float) -> Array:
     raise FallbackError("the covariance of the trials is not positive definite, whatever the jitter")
 
 
-@cache
-def _nodes() -> tuple[Array, Array]:
-    nodes = np.array([warp.student_quantile(share) for share, _ in SHARES])
-    return nodes, np.array([mass for _, mass in SHARES])
+_MASSES = np.array([mass for _, mass in SHARES])
 
 
 @cache
-def _fine_shares() -> Array:
-    return np.array([warp.student_quantile((step + 0.5) / 200) for step in range(200)])
+def _nodes(tails: Tails) -> Array:
+    return tails.spread * np.array([_quantile(tails, share) for share, _ in SHARES])
+
+
+@cache
+def _draws(tails: Tails) -> Array:
+    return tails.honest * np.array([_quantile(tails, (step + 0.5) / 200) for step in range(200)])
+
+
+def _quantile(tails: Tails, share: float) -> float:
+    return warp.quantile(share, warp.student if tails is HEAVY else warp.normal)

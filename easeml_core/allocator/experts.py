@@ -1,22 +1,23 @@
 """What past tasks say of a new one: a mixture of experts, each a Student-t process.
 
 Notation: K arms; N past tasks, `rows` z_u `(K,)` on the warped scale (`warp`), complete (`ragged`); m, S
-their mean and shrunk covariance; h in (0, 1] a bandwidth; NU = 3 degrees of freedom.
+their mean and shrunk covariance; h in (0, 1] a bandwidth; nu degrees of freedom (`Tails`).
 
 **Experts.** Past task u at bandwidth h says: the new task is
 
-    z ~ t_NU( m + sqrt(1 - h^2) (z_u - m),  h^2 S )
+    z ~ t_nu( m + sqrt(1 - h^2) (z_u - m),  h^2 S )
 
-"like u, give or take h". At h = 1 all u say the same, t_NU(m, S): the usual Gaussian-process prior, with
+"like u, give or take h". At h = 1 all u say the same, t_nu(m, S): the usual Gaussian-process prior, with
 heavier tails. Small h stays close to one past task. Every mixture over u has mean m and about covariance S
 whatever h (a shrunk kernel density estimate, Silverman 1986, ch. 6), so bandwidths differ only in how much
 they trust single tasks. As observations come, experts are weighed by how well they predicted them
 (`belief`): where a past task is close it takes over, where none is the wide ones do.
 
 **Learned inside the history**, by the likelihood of tasks held out (FOLDS parts, random subsets of arms, as
-only a few arms of a task are ever seen): how much S is shrunk towards constant correlation and towards its
-diagonal, how far the warped scale is from linear, and the share of each bandwidth (stacking, by
-expectation-maximisation). With fewer than ENOUGH tasks there is nothing to hold out: DEFAULT is used.
+only a few arms of a task are ever seen): whether tails are heavy or light, how much S is shrunk towards
+constant correlation and towards its diagonal, how far the warped scale is from linear, and the share of each
+bandwidth (stacking, by expectation-maximisation). With fewer than ENOUGH tasks there is nothing to hold out:
+DEFAULT is used.
 """
 
 from __future__ import annotations
@@ -31,10 +32,6 @@ import numpy.typing as npt
 from easeml_core.allocator import ragged, warp
 from easeml_core.allocator.types import Array
 
-NU = 3.0
-BANDWIDTHS = (0.4, 0.7, 1.0)
-# Weights of constant correlation and of the diagonal in S.
-SHRINKAGE = ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05))
 ENOUGH = 6
 FOLDS, SUBSETS, SUBSET = 5, 2, 12
 LEAST_SHARE = 0.02
@@ -42,15 +39,43 @@ _ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What cross-validation chose. `shares` are those of `BANDWIDTHS` and sum to 1."""
+class Tails:
+    """How often single results are far off, and what goes with it.
 
+    `nu` degrees of freedom. `honest` is by how much the width of a prediction is multiplied before people are
+    told it, about what the likelihood of held-out predictions asks for (benchmarks); `spread` before it
+    decides, which is less where tails are heavy: an improvement is expected of one arm at a time, but the
+    arms of a task share their luck, and what one wins the next cannot win again. `shrinkage` are the weights
+    of constant correlation and of the diagonal in S to choose from: the diagonal takes up the single
+    cells that are far off, so it has no weight where there are none. `bandwidths`: with light tails one
+    Gaussian says all that single past tasks could add, without their noise.
+    """
+
+    nu: float
+    spread: float
+    honest: float
+    shrinkage: tuple[tuple[float, float], ...]
+    bandwidths: tuple[float, ...]
+
+
+HEAVY = Tails(
+    3.0, 0.5, 0.6, ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05)), (0.4, 0.7, 1.0)
+)
+# At 30 degrees of freedom quantiles are those of the normal distribution to 2 %.
+LIGHT = Tails(30.0, 1.0, 1.0, ((0.05, 0.0), (0.3, 0.0), (0.6, 0.0), (0.9, 0.0)), (1.0,))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What cross-validation chose. `shares` are those of the tails' bandwidths and sum to 1."""
+
+    tails: Tails
     soft: float
     shrinkage: tuple[float, float]
     shares: tuple[float, ...]
 
 
-DEFAULT = Settings(warp.DEFAULT_SOFT, (0.4, 0.1), (0.2, 0.2, 0.6))
+DEFAULT = Settings(HEAVY, warp.DEFAULT_SOFT, (0.4, 0.1), (0.2, 0.2, 0.6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +83,7 @@ class Experts:
     """A mixture that shares one S. P experts: `centres` `(P, K)`, `widths` `(P,)` the h, `weights` `(P,)`
     their log prior weights, `owners` the past task each comes from (empty for the common one)."""
 
+    tails: Tails
     mean: Array
     covariance: Array
     centres: Array
@@ -84,7 +110,7 @@ def build(rows: Array, completed: ragged.Completed, names: Sequence[str], settin
     """The experts of the past tasks `rows` `(P, K)`, called `names`, with m and S from `completed`."""
     mean, covariance = completed.mean, shrink(completed.covariance, settings.shrinkage)
     centres, widths, weights, owners = [], [], [], list[str]()
-    for width, share in zip(BANDWIDTHS, settings.shares, strict=True):
+    for width, share in zip(settings.tails.bandwidths, settings.shares, strict=True):
         if width < 1 and not len(rows):
             continue
         own = mean[None] if width == 1 else mean + math.sqrt(1 - width**2) * (rows - mean)
@@ -94,7 +120,9 @@ def build(rows: Array, completed: ragged.Completed, names: Sequence[str], settin
         owners += [""] if width == 1 else list(names)
     stacked = np.concatenate(weights)
     stacked -= np.log(np.exp(stacked).sum())
-    return Experts(mean, covariance, np.vstack(centres), np.concatenate(widths), stacked, tuple(owners))
+    return Experts(
+        settings.tails, mean, covariance, np.vstack(centres), np.concatenate(widths), stacked, tuple(owners)
+    )
 
 
 def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
@@ -112,29 +140,32 @@ def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
             warp.warp(qualities, soft), warp.warp(mean_0, soft), covariance_0 * np.outer(steep, steep)
         )
         jacobian = np.log(warp.slope(np.where(np.isnan(qualities), 0.5, qualities), soft))
-        held_out = _held_out(completed.rows, jacobian, np.isnan(qualities))
-        for shrinkage, table in held_out.items():
-            shares = _stack(table)
-            score = float(np.mean(_log_mean(table + np.log(shares))))
-            if best is None or score > best[0]:
-                best = (score, Settings(soft, shrinkage, tuple(float(share) for share in shares)))
+        for tails in (HEAVY, LIGHT):
+            held_out = _held_out(completed.rows, jacobian, np.isnan(qualities), tails)
+            for shrinkage, table in held_out.items():
+                shares = _stack(table)
+                score = float(np.mean(_log_mean(table + np.log(shares))))
+                if best is None or score > best[0]:
+                    best = (score, Settings(tails, soft, shrinkage, tuple(float(share) for share in shares)))
     assert best is not None
     return best[1]
 
 
-def _held_out(rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_]) -> dict[tuple[float, float], Array]:
+def _held_out(
+    rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_], tails: Tails
+) -> dict[tuple[float, float], Array]:
     """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`."""
     n, k = rows.shape
     size, folds = min(SUBSET, k), min(FOLDS, n)
     fold = np.arange(n) % folds
-    found: dict[tuple[float, float], list[Array]] = {weights: [] for weights in SHRINKAGE}
+    found: dict[tuple[float, float], list[Array]] = {weights: [] for weights in tails.shrinkage}
     for part in range(folds):
         inside, outside = rows[fold != part], rows[fold == part]
         mean = inside.mean(axis=0)
         apart = inside - mean
         raw = apart.T @ apart / max(len(inside) - 1, 1)
         raw += 1e-6 * max(float(np.diagonal(raw).mean()), 1e-6) * np.eye(k)
-        for weights in SHRINKAGE:
+        for weights in tails.shrinkage:
             covariance = shrink(raw, weights)
             for draw in range(SUBSETS):
                 arms = _subset(k, size, part * SUBSETS + draw)
@@ -142,12 +173,15 @@ def _held_out(rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_]) -> dict
                 if not whole.any():
                     continue
                 density = _densities(
-                    outside[whole][:, arms] - mean[arms], apart[:, arms], covariance[np.ix_(arms, arms)]
+                    outside[whole][:, arms] - mean[arms],
+                    apart[:, arms],
+                    covariance[np.ix_(arms, arms)],
+                    tails,
                 )
                 extra = jacobian[fold == part][whole][:, arms].sum(axis=1)
                 found[weights].append(density + extra[:, None])
     return {weights: np.vstack(tables) for weights, tables in found.items() if tables} or {
-        DEFAULT.shrinkage: np.zeros((1, len(BANDWIDTHS)))
+        tails.shrinkage[0]: np.zeros((1, len(tails.bandwidths)))
     }
 
 
@@ -158,23 +192,28 @@ def _subset(k: int, size: int, number: int) -> npt.NDArray[np.int64]:
     return np.array(sorted(order[:size]), dtype=np.int64)
 
 
-def _densities(new: Array, past: Array, covariance: Array) -> Array:
+def _densities(new: Array, past: Array, covariance: Array, tails: Tails) -> Array:
     """Log density of each new task `(n, T)` under each bandwidth's mixture over past `(N, T)`: `(n, H)`.
 
-    Up to a constant that is the same for all bandwidths and shrinkages.
+    Up to a constant that is the same whatever is chosen.
     """
-    size = len(covariance)
+    size, nu = len(covariance), tails.nu
     factor = np.linalg.cholesky(covariance)
     x, c = np.linalg.solve(factor, new.T).T, np.linalg.solve(factor, past.T).T
     xx, cc, xc = (x * x).sum(axis=1)[:, None], (c * c).sum(axis=1)[None], x @ c.T
     log_det = float(np.log(np.diagonal(factor)).sum())
     columns = []
-    for width in BANDWIDTHS:
+    for width in tails.bandwidths:
         pull = math.sqrt(1 - width**2)
         apart = np.maximum(xx - 2 * pull * xc + pull**2 * cc, 0.0) / width**2
-        density = -0.5 * (NU + size) * np.log1p(apart / NU) - size * math.log(width) - log_det
-        columns.append(_log_mean(density) - math.log(density.shape[1]))
+        density = -0.5 * (nu + size) * np.log1p(apart / nu) - size * math.log(width) - log_det
+        columns.append(_log_mean(density) - math.log(density.shape[1]) + student_constant(nu, size))
     return np.stack(columns, axis=1)
+
+
+def student_constant(nu: float, size: int) -> float:
+    """log of what the density of a `size`-dimensional Student's t is multiplied by, less that of a normal."""
+    return math.lgamma((nu + size) / 2) - math.lgamma(nu / 2) - 0.5 * size * math.log(nu / 2)
 
 
 def _log_mean(table: Array) -> Array:

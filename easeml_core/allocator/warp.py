@@ -10,6 +10,7 @@ likelihood of its history, so densities carry the Jacobian dz/dq.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -41,16 +42,30 @@ def slope(quality: Array, soft: float) -> Array:
     return steep
 
 
-def student_quantile(share: float) -> float:
-    """The quantile of Student's t with 3 degrees of freedom, by bisection of its closed-form CDF.
+def quantile(share: float, cdf: Callable[[float], float]) -> float:
+    """The quantile of a distribution of mean 0 with that CDF, by bisection.
 
-    >>> round(student_quantile(0.975), 3)
-    3.182
+    >>> round(quantile(0.975, student), 3), round(quantile(0.975, normal), 3)
+    (3.182, 1.96)
     """
     low, high = -1e3, 1e3
     for _ in range(100):
         middle = 0.5 * (low + high)
-        x = middle / math.sqrt(3)
-        cdf = 0.5 + (x / (1 + x * x) + math.atan(x)) / math.pi
-        low, high = (middle, high) if cdf < share else (low, middle)
+        low, high = (middle, high) if cdf(middle) < share else (low, middle)
     return 0.5 * (low + high)
+
+
+def student(value: float) -> float:
+    """CDF of Student's t with 3 degrees of freedom."""
+    x = value / math.sqrt(3)
+    return 0.5 + (x / (1 + x * x) + math.atan(x)) / math.pi
+
+
+def normal(value: float) -> float:
+    """CDF of the standard normal distribution."""
+    return 0.5 + 0.5 * math.erf(value / math.sqrt(2))
+
+
+def student_quantile(share: float) -> float:
+    """The quantile of Student's t with 3 degrees of freedom."""
+    return quantile(share, student)

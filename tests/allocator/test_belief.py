@@ -1,20 +1,24 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_core.allocator import experts, ragged, warp
-from easeml_core.allocator.belief import EXPERTS, HONEST, SHARES, SPREAD, Family, predict
+from easeml_core.allocator.belief import EXPERTS, SHARES, Family, predict
+from easeml_core.allocator.experts import HEAVY, LIGHT
 
 
-def sample_experts(arms=6, past=9, seed=0, shares=(0.3, 0.3, 0.4)):
+def sample_experts(arms=6, past=9, seed=0, tails=HEAVY):
     draw = np.random.default_rng(seed)
     level = draw.normal(0.8, 0.5, (past, 1))
     rows = level + draw.normal(0, 0.4, (1, arms)) + draw.normal(0, 0.2, (past, arms))
     completed = ragged.complete(rows, np.full(arms, 0.5), np.eye(arms) + 0.5)
-    chosen = experts.Settings(0.01, (0.2, 0.1), shares)
+    shares = (0.3, 0.3, 0.4) if tails is HEAVY else (1.0,)
+    chosen = experts.Settings(tails, 0.01, (0.2, 0.1), shares)
     return experts.build(rows, completed, [f"past {i}" for i in range(past)], chosen)
 
 
@@ -25,22 +29,24 @@ def dense(made, arms, values):
     gram = made.covariance[np.ix_(index, index)] + jitter
     solved = np.linalg.solve(gram, made.covariance[index])
     left = np.diagonal(made.covariance) - (made.covariance[index] * solved).sum(axis=0)
+    nu = made.tails.nu
+    constant = math.lgamma((nu + t) / 2) - math.lgamma(nu / 2) - t / 2 * math.log(nu / 2)
     means, scales, logs = [], [], []
     for centre, width, weight in zip(made.centres, made.widths, made.weights, strict=True):
         apart = values - centre[index]
         q = apart @ np.linalg.solve(gram, apart) / width**2
         means.append(centre + apart @ solved)
-        scales.append(width * np.sqrt(left * (experts.NU + q) / (experts.NU + t)))
+        scales.append(width * np.sqrt(left * (nu + q) / (nu + t)))
         _, log_det = np.linalg.slogdet(gram)
-        density = -0.5 * log_det - t * np.log(width) - 0.5 * (experts.NU + t) * np.log1p(q / experts.NU)
-        logs.append(weight + density)
+        density = -0.5 * log_det - t * np.log(width) - 0.5 * (nu + t) * np.log1p(q / nu)
+        logs.append(weight + density + constant)
     return np.array(means), np.array(scales), np.array(logs)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 5))
-def test_posterior_equals_a_dense_reference(seed, trials):
-    made = sample_experts(seed=seed)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([HEAVY, LIGHT]))
+def test_posterior_equals_a_dense_reference(seed, trials, tails):
+    made = sample_experts(seed=seed, tails=tails)
     draw = np.random.default_rng(seed)
     arms, values = list(draw.permutation(6)[:trials]), draw.normal(1, 0.5, trials)
     means, scales, logs = dense(made, arms, values)
@@ -89,17 +95,18 @@ def test_the_past_task_that_is_like_the_new_one_takes_over():
     assert np.isneginf(without[[owner == "past 4" for owner in made.owners]]).all()
 
 
-def test_expected_improvement_by_hand_and_by_sampling():
-    prediction = predict([Family.of(sample_experts(), [1], [0.9])], [0.0], 0.01)
+@pytest.mark.parametrize("tails", [HEAVY, LIGHT])
+def test_expected_improvement_by_hand_and_by_sampling(tails):
+    prediction = predict([Family.of(sample_experts(tails=tails), [1], [0.9])], [0.0], 0.01)
     qualities = prediction.qualities([3])
     draw = np.random.default_rng(0)
     which = draw.choice(len(prediction.weights), 200_000, p=prediction.weights)
-    noise = draw.standard_t(3, 200_000)
+    noise = draw.standard_t(3, 200_000) if tails is HEAVY else draw.standard_normal(200_000)
 
     def drawn(spread):
         return warp.unwarp(prediction.mean[which, 3] + prediction.scale[which, 3] * spread * noise, 0.01)
 
-    sampled, honest = drawn(SPREAD), drawn(HONEST)
+    sampled, honest = drawn(tails.spread), drawn(tails.honest)
     mean, deviation = prediction.moments(qualities)
     assert mean[0] == pytest.approx(sampled.mean(), abs=0.005)
     assert deviation[0] == pytest.approx(honest.std(), rel=0.25)
@@ -131,3 +138,8 @@ def test_warping_there_and_back(values, soft):
 def test_student_quantiles_are_those_of_the_tables(share, expected):
     assert warp.student_quantile(share) == pytest.approx(expected, abs=1e-5)
     assert warp.student_quantile(1 - share) == pytest.approx(-expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 0.0), (0.9, 1.281552), (0.995, 2.575829)])
+def test_normal_quantiles_are_those_of_the_tables(share, expected):
+    assert warp.quantile(share, warp.normal) == pytest.approx(expected, abs=1e-5)

@@ -35,6 +35,15 @@ def test_single_tasks_count_where_history_is_close_and_not_where_it_is_not():
     assert close.shares[-1] < 0.3 < far.shares[-1]
 
 
+def test_tails_are_light_where_nothing_is_far_off_and_heavy_where_single_results_are():
+    steady = unrelated(60)
+    odd = steady.copy()
+    at = np.random.default_rng(1).random(odd.shape) < 0.06
+    odd[at] = 0.05
+    assert experts.learn(steady, *catalogue(8)).tails is experts.LIGHT
+    assert experts.learn(odd, *catalogue(8)).tails is experts.HEAVY
+
+
 @pytest.mark.parametrize("past", [0, 1, 2, 5])
 def test_a_short_history_is_not_held_out(past):
     assert experts.learn(related(past), *catalogue(8)) == experts.DEFAULT
@@ -50,7 +59,7 @@ def test_degenerate_histories_are_learned_from(table):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000), st.sampled_from(experts.SHRINKAGE))
+@given(st.integers(0, 1000), st.sampled_from(experts.HEAVY.shrinkage + experts.LIGHT.shrinkage))
 def test_a_shrunk_covariance_is_one(seed, weights):
     rows = np.random.default_rng(seed).normal(size=(4, 7))
     shrunk = experts.shrink(np.cov(rows.T) + 1e-9 * np.eye(7), weights)
@@ -61,7 +70,7 @@ def test_a_shrunk_covariance_is_one(seed, weights):
 def test_every_bandwidth_has_the_mean_of_the_history():
     completed = ragged.complete(related(), *catalogue(8))
     made = experts.build(completed.rows, completed, [str(i) for i in range(40)], experts.DEFAULT)
-    for width in experts.BANDWIDTHS:
+    for width in experts.HEAVY.bandwidths:
         of = made.widths == width
         middle = made.centres[of].mean(axis=0)
         np.testing.assert_allclose(middle, completed.mean, atol=0.05)
