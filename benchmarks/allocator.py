@@ -20,8 +20,8 @@ Protocol, exactly (`easeml_core/replay/protocol.py`, after section 1.9 of the ea
   quality vectors on the history, length, variance and noise by log marginal likelihood (`kernels`).
 * `easeml` gets the same history and no more. What depends on a table is learned inside the history of each
   repeat. Some constants do not: those of `experts.HEAVY` and AFRESH were chosen with the areas of
-  DEEPLEARNING and UCR in sight, that `experts.LIGHT` has one bandwidth with those of SYN (section `calibration` supports
-  `honest` by held-out likelihood); no leave-one-table-out check of them is made yet.
+  DEEPLEARNING and UCR in sight, that `experts.LIGHT` has one bandwidth with those of SYN (section
+  `calibration` supports `honest` by held-out likelihood); no leave-one-table-out check is made of them yet.
 """
 
 from __future__ import annotations
