@@ -118,13 +118,13 @@ class Search:
         ]
         return max(through, key=lambda index: self.tried[index].quality or 0.0, default=None)
 
-    def run(self, epochs: int, trainee: Trainee) -> None:
-        """Train all settings by the plan for at most `epochs` epochs.
+    def run(self, epochs: int, trainee: Trainee, least: int = 1) -> None:
+        """Train all settings by the plan for at most `epochs` epochs, each for `least` or more.
 
         Raises NoMemoryError, and whatever the candidate raises but DivergedError.
         """
         before = 0
-        for rung in rungs(len(self.tried), epochs):
+        for rung in rungs(len(self.tried), epochs, least):
             while (index := self._next(before, rung.epochs, rung.keep)) is not None:
                 self._fit(index, rung.epochs, trainee)
             before = rung.epochs

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from easeml_core.catalog import Space
+from easeml_core.catalog.halving import least_epochs
 from easeml_core.data import open_version
 from easeml_core.errors import FencedError, OperatorError, TemporaryError
 from easeml_core.naming import CandidateName
@@ -74,7 +75,12 @@ def follow(order: WorkOrder, group: Group) -> None:
         examples = Examples(open_version(Path(order.version_dir)))
         search = Search.resume(Checkpoint(order, writes=False), _settings(order))
         group.wait()
-        search.run(order.max_epochs, NetworkTrainee(order, examples, device, Unwatched(), Unlogged(), group))
+        trainee = NetworkTrainee(order, examples, device, Unwatched(), Unlogged(), group)
+        search.run(order.max_epochs, trainee, _least_epochs(order, examples))
+
+
+def _least_epochs(order: WorkOrder, examples: Examples) -> int:
+    return least_epochs(examples.facts.n_train, order.batch_size)
 
 
 def _set_up(order: WorkOrder, group: Group) -> torch.device:
@@ -188,7 +194,7 @@ class _Attempt:
     def _search(self, search: Search, trainee: NetworkTrainee | PipelineTrainee, watch: Watch) -> None:
         epochs = self.order.max_epochs if isinstance(trainee, NetworkTrainee) else 1
         try:
-            search.run(epochs, trainee)
+            search.run(epochs, trainee, _least_epochs(self.order, trainee.examples))
         except Stopped as stop:
             # A limit is not a failure of what was already found within it.
             if stop.outcome is not Outcome.DEADLINE or search.best is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from easeml_core.catalog.halving import epochs_trained
+from easeml_core.catalog.halving import epochs_trained, least_epochs
 from easeml_core.catalog.space import Choice, Space
 
 # The paper's grid (0.1 to 0.0001) is for gradient descent. AdamW with one cycle learns in a narrow band.
@@ -134,7 +134,8 @@ class ModelFacts:
         meanwhile.
         """
         epoch = self.fit(size) if self.fit else self._epoch(size, machine)
-        return epochs_trained(self.settings_tried, self.epochs) * epoch
+        least = least_epochs(size.n_train, self.batch_size)
+        return epochs_trained(self.settings_tried, self.epochs, least) * epoch
 
     def _epoch(self, size: Size, machine: Machine) -> float:
         forward = self.forward(size)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from easeml_core import catalog
 from easeml_core.catalog import MODELS, ModelFacts, Size, Space
 from easeml_core.catalog.facts import Machine
-from easeml_core.catalog.halving import epochs_trained
+from easeml_core.catalog.halving import epochs_trained, least_epochs
 from easeml_core.language import TEMPLATES, template
 from easeml_core.naming import CandidateName
 
@@ -88,7 +88,8 @@ def test_a_network_costs_three_passes_over_all_examples_for_each_epoch_and_what_
 ) -> None:
     shape = SHAPES[min(model.templates)][0]
     size = Size(shape, 10, 100, 30)
-    epochs = epochs_trained(model.settings_tried, model.epochs)
+    least = least_epochs(size.n_train, model.batch_size)
+    epochs = epochs_trained(model.settings_tried, model.epochs, least)
     bare = model.work(size, Machine(number=0, weight=0, call=0)) / (epochs * 100 * model.forward(size))
     if model.fit is None:
         assert bare == pytest.approx(3)

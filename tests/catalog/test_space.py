@@ -149,16 +149,17 @@ def test_what_is_no_space_is_refused_by_its_place(document: dict[str, Any], word
     assert str(caught.value).count("a: ") <= 1
 
 
-@given(st.integers(1, 40), st.integers(1, 200))
-def test_a_plan_tries_all_settings_and_trains_one_to_the_end(count: int, epochs: int) -> None:
-    plan = rungs(count, epochs)
+@given(st.integers(1, 40), st.integers(1, 200), st.integers(1, 200))
+def test_a_plan_tries_all_settings_and_trains_one_to_the_end(count: int, epochs: int, least: int) -> None:
+    plan = rungs(count, epochs, least)
     assert plan[0].keep == count
+    assert plan[0].epochs >= min(least, epochs)
     assert plan[-1].epochs == epochs
-    assert plan[-1].keep == (count if epochs == 1 else 1)
+    assert plan[-1].keep == (count if epochs <= least else 1)
     for one, other in itertools.pairwise(plan):
         assert one.epochs < other.epochs
         assert one.keep >= other.keep
-    assert epochs <= epochs_trained(count, epochs) <= count * epochs
+    assert epochs <= epochs_trained(count, epochs, least) <= count * epochs
 
 
 def test_plans_by_hand() -> None:

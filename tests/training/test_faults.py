@@ -375,12 +375,15 @@ def test_an_earlier_attempt_is_fenced(make_order: MakeOrder) -> None:
 def test_a_fit_that_lets_nothing_through_is_ended_by_force(make_order: MakeOrder, mlflow_url: str) -> None:
     """Native code holds the main thread; the watching thread leaves the result, closes the run and ends the
     process."""
-    path = make_order("MLP", "vector", limit_seconds=1.0)
+    path = make_order("MLP", "vector", search={"learning_rate": 0.01}, limit_seconds=1000.0)
     script = (
         "import sys, ctypes; from pathlib import Path\n"
         "from training import watch, trial\n"
-        "watch.HARD_SECONDS = 1.0\n"
-        "trial.NetworkTrainee.fit = lambda *_: ctypes.CDLL(None).usleep(60_000_000)\n"
+        "watch.HARD_SECONDS, trial._FORCED_SECONDS = 1.0, 60.0\n"
+        "def fit(self, *_):\n"
+        "    self.watch._begun -= 1000.0\n"  # its time is over now, however slow the start was
+        "    ctypes.CDLL(None).usleep(90_000_000)\n"
+        "trial.NetworkTrainee.fit = fit\n"
         "trial.run_attempt(Path(sys.argv[1]))\n"
     )
     code = subprocess.run(

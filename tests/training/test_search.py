@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from easeml_core.catalog import halving
 from easeml_core.errors import FencedError
 from easeml_core.tracking import Tracking
 from easeml_core.workorder import Outcome, TrialResult, WorkOrder
@@ -165,6 +166,13 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(
     assert resumed.epochs == 4
 
 
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings are compared although these data sets are small."""
+    monkeypatch.setattr(halving, "LEAST_STEPS", 1)
+
+
+@pytest.mark.usefixtures("few_steps")
 def test_a_dropped_setting_is_a_killed_run_among_the_children(make_order: MakeOrder) -> None:
     path = make_order("MLP", "vector", max_epochs=3, patience=3, search=RATES)
     result = run_attempt(path.parent)
@@ -184,6 +192,7 @@ def test_a_dropped_setting_is_a_killed_run_among_the_children(make_order: MakeOr
     assert epochs == {"FINISHED": 3, "KILLED": 1}
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_a_limit_keeps_the_best_of_what_came_through_a_rung(
     make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
