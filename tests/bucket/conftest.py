@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,12 @@ class S3:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Free ports; each server also listens 10,000 above for gRPC."""
+    """Free ports; each server also listens 10,000 above for gRPC.
+
+    Test processes that look at the same time have process ids that are near each other: they look far apart.
+    """
     ports: list[int] = []
-    candidates = iter(range(20000 + os.getpid() % 20000, 55000))
+    candidates = iter(range(20000 + os.getpid() * 101 % 20000, 55000))
     while len(ports) < count:
         port = next(candidates)
         if all(_is_free(p) for p in (port, port + 10000)):
@@ -78,7 +82,8 @@ def s3() -> Iterator[S3]:
     ports = dict(zip([*names, "metricsPort"], _free_ports(7), strict=True))
     flags = [f"-{name}={port}" for name, port in ports.items()]
     command = [weed, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-s3.config={config}"]
-    command += ["-webdav=false", "-admin.ui=false", "-metricsIp=127.0.0.1", *flags]
+    # Every bucket gets volumes of its own; unless told, there are as many as the free disk holds when full.
+    command += ["-webdav=false", "-admin.ui=false", "-metricsIp=127.0.0.1", "-volume.max=10000", *flags]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
@@ -88,7 +93,11 @@ def s3() -> Iterator[S3]:
         deadline = time.monotonic() + 60
         while True:
             try:
-                server.client().list_buckets()
+                # It lists buckets well before it can keep anything.
+                client = server.client()
+                with suppress(client.exceptions.BucketAlreadyExists):
+                    client.create_bucket(Bucket="ready")
+                client.put_object(Bucket="ready", Key="ready", Body=b"ready")
                 break
             except Exception as error:
                 if process.poll() is not None or time.monotonic() > deadline:
