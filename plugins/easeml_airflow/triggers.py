@@ -28,9 +28,8 @@ def look() -> dict[str, list[str]]:
 
     Settling is decided here, by `scan_uploads`, which records in the ledger what it saw and since when.
     """
-    from easeml_core.service.intake import scan_uploads
-
     from easeml_core.service import Service
+    from easeml_core.service.intake import scan_uploads
 
     ready: dict[str, list[str]] = {}
     for listing in scan_uploads(Service.from_environment()):
