@@ -76,17 +76,14 @@ def summary(task: Shown) -> dict[str, Any]:
 
 
 def closing(tasks: Sequence[Shown]) -> Any:
-    """The table of rows, tasks, baselines, champions, scores and seconds."""
+    """The table of tasks, champions, scores and baselines; narrow enough for a terminal of 80 columns."""
     rows = []
     for task in tasks:
         found, held = summary(task), task.held_back
         champion = (found["champion"] or {}).get("candidate") or f"none: {found['state_reason']}"
         scores = (f"{held.metric} {cell(held.score)}", held.baseline) if held else (None, None)
-        verdict = "yes" if held and held.beats_baseline else "no"
-        rows.append(
-            (found["row"], task.name, champion, *scores, found["baseline"], verdict, found["seconds"])
-        )
-    columns = ("row", "task", "champion", "held back", "baseline", "which is", "better", "seconds")
+        rows.append((task.name, champion, *scores, "yes" if held and held.beats_baseline else "no"))
+    columns = ("task", "champion", "held back", "baseline", "better")
     return table(columns, rows, title="Champions on examples that they have never seen, beside baselines")
 
 
