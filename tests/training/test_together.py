@@ -53,6 +53,7 @@ assert float(norm.running_mean) == 2, norm.running_mean
 assert group.gather(np.arange(2 - rank)).tolist() == [0, 1, 0]
 assert float(group.add(torch.tensor(1.0 + rank))) == 3
 group.wait()
+dist.destroy_process_group()  # else its threads may outlive what they use, and abort
 """
 
 
