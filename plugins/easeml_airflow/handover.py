@@ -8,6 +8,7 @@ goes wrong here is left to those two: all of it may be repeated.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,30 @@ if TYPE_CHECKING:
 
     from easeml_airflow.hooks import TrainerHook
     from easeml_core.service import Service
+    from easeml_core.service.decide import Assignment
     from easeml_core.service.settle import Settlement
+
+log = logging.getLogger(__name__)
 
 # From a trainer's start to the train step that attaches to it, on a busy machine. With the trainer's own
 # leash it stays well below a lease: when that expires, nothing of the attempt runs any more.
 AHEAD_SECONDS = 20.0
-
-
 PROMOTE_SECONDS = 120.0
+
+
+def start_next(service: Service, device: str, wait_seconds: float) -> Assignment | None:
+    """Decide what `device` trains next, waiting for work so long, and start its trainer ahead of the train
+    step that will attach to it. A trainer that does not come up is that step's to start."""
+    from easeml_core.errors import TemporaryError
+    from easeml_core.service import decide, trainer
+
+    assignment = decide.decide(service, device, wait_seconds)
+    if assignment is not None:
+        try:
+            trainer.start(Path(assignment.order_path), service.settings, ahead=AHEAD_SECONDS)
+        except TemporaryError as error:
+            log.warning("not started ahead of the train step: %s", error)
+    return assignment
 
 
 def hand_over(hook: TrainerHook, context: Context) -> bool:
@@ -33,7 +50,7 @@ def hand_over(hook: TrainerHook, context: Context) -> bool:
     the device's DAG is paused nothing is started: it drains. Raises what settling, deciding and starting
     raise.
     """
-    from easeml_core.service import decide, settle, trainer
+    from easeml_core.service import settle, trainer
     from easeml_core.workorder import Outcome
 
     service, ended = hook.service, hook.assignment
@@ -43,9 +60,8 @@ def hand_over(hook: TrainerHook, context: Context) -> bool:
     settlement = settle.settle(service, ended.trial_id, ended.attempt, result)
     instance = context["ti"]
     if not instance.get_dag(instance.dag_id).is_paused:
-        following = decide.decide(service, hook.order.device, wait_seconds=0.0)
+        following = start_next(service, hook.order.device, 0.0)
         if following is not None:
-            trainer.start(Path(following.order_path), service.settings, ahead=AHEAD_SECONDS)
             hook.log.info("trial %d has the device now", following.trial_id)
     follow_up(service, settlement)
     return True

@@ -10,13 +10,12 @@ trainer, no ledger. After three red runs in a row Airflow pauses the device.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, ResumableJobMixin
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
-from easeml_airflow.handover import AHEAD_SECONDS, follow_up, hand_over
+from easeml_airflow.handover import follow_up, hand_over, start_next
 from easeml_airflow.hooks import KILL_GRACE_SECONDS, TrainerHook
 from easeml_airflow.leases import Stop
 from easeml_airflow.links import ChampionLink, MlflowRunLink
@@ -41,7 +40,7 @@ class DecideOperator(BaseOperator):
     Where the train step before it has handed the device over, the assignment is there already. The trainer
     is started here, if it was not then, for the train step to attach to: it forks, opens its data and
     computes while Airflow is busy scheduling. Whatever becomes of that step, an attempt runs once, and a
-    trainer that nobody comes for within `AHEAD_SECONDS` ends itself.
+    trainer that nobody comes for in time ends itself (`start_next`).
 
     With nothing to do it waits inside the task, for the settings' `decide_wait_seconds`, to be woken at once
     when work arrives; then it skips the steps after it, at no cost.
@@ -58,18 +57,13 @@ class DecideOperator(BaseOperator):
         """Return the assignment as JSON-ready fields, or skip all that follows."""
         from dataclasses import asdict
 
-        from easeml_core.errors import TemporaryError
-        from easeml_core.service import Service, decide, trainer
+        from easeml_core.service import Service
 
         service = Service.from_environment()
-        assignment = decide.decide(service, self.device, service.settings.decide_wait_seconds)
+        assignment = start_next(service, self.device, service.settings.decide_wait_seconds)
         if assignment is None:
             self.log.info("nothing to train on %s now", self.device)
             raise DownstreamTasksSkipped(tasks=sorted(self.get_flat_relative_ids(upstream=False)))
-        try:
-            trainer.start(Path(assignment.order_path), service.settings, ahead=AHEAD_SECONDS)
-        except TemporaryError as error:
-            self.log.warning("not started ahead of the train step: %s", error)
         return asdict(assignment)
 
 

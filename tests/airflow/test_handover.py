@@ -40,7 +40,7 @@ def following(service: Service, settings, monkeypatch: pytest.MonkeyPatch) -> li
 
     given: list[dict[str, Any]] = []
 
-    def decide_next(*_: object, wait_seconds: float) -> decide.Assignment:
+    def decide_next(_service: Service, _device: str, wait_seconds: float) -> decide.Assignment:
         assert wait_seconds == 0, "a train step waits for no work"
         given.append(lease_next(service, settings, "SVM"))
         return decide.Assignment(**given[-1])
