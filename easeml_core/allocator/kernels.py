@@ -10,6 +10,11 @@ the arm's average plus the task's offset; m `(K,)` its average; l, a, s2 length,
 Hyper-parameters maximise the log marginal likelihood of the past tasks, each a draw from
 N(m, k(x, x) + s2 I), as scikit-learn's `GaussianProcessRegressor` does: l and s2 / a over a grid, a in
 closed form for each. GP-UCB, GREEDY and HYBRID are the paper's with `rbf`.
+
+Fewer than FEWEST past tasks say too little of how far a new one may be from their average, a single one
+nothing at all: the most likely variance is then close to 0, whatever comes, and a policy that believes it
+explores nothing (DEEPLEARNING with one past task: 26 times the area of `priors.build`, with five 1.15 times).
+There the catalogue and the history together decide, as in `priors`.
 """
 
 from __future__ import annotations
@@ -23,20 +28,21 @@ from easeml_core.allocator.types import Array, Prior
 
 KERNELS = ("rbf", "linear", "matern")
 LENGTHS = tuple(float(step) for step in np.geomspace(0.1, 10, 15))  # of the median distance
+FEWEST = 6
 NOISES = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)  # s2 / a
 
 
 def tuned(
     template: str, arms: Sequence[str], history: Sequence[priors.TaskHistory], kernel: str = "rbf"
 ) -> Prior:
-    """The prior over `arms` from `history`; the catalogue's where no past task knows an arm.
+    """The prior over `arms` from `history`; that of `priors.build` where fewer than FEWEST tasks know an arm.
 
     Carries the history on, for policies that learn from it. Raises ValueError for an unknown kernel.
     """
     if kernel not in KERNELS:
         raise ValueError(f"no kernel is called {kernel!r}; there are {', '.join(KERNELS)}")
     table, tasks = priors.known(arms, history)
-    if not len(table):
+    if len(table) < FEWEST:
         return priors.build(template, arms, history)
     filled = fill(table)
     covariance, noise = fit(filled, kernel)
@@ -56,7 +62,10 @@ def fill(table: Array) -> Array:
 
 
 def fit(table: Array, kernel: str) -> tuple[Array, float]:
-    """Covariance `(K, K)` and noise variance of highest log marginal likelihood for `table` `(N, K)`."""
+    """Covariance `(K, K)` and noise variance of highest log marginal likelihood for `table` `(N, K)`.
+
+    Where past tasks were all alike, so that it is next to 0, the variance of an arm is that of one observation.
+    """
     n, k = table.shape
     vectors, apart = table.T, (table - table.mean(axis=0)).T
     distance = np.sqrt(np.maximum(((vectors[:, None, :] - vectors[None]) ** 2).sum(axis=2), 0.0))
@@ -75,7 +84,9 @@ def fit(table: Array, kernel: str) -> tuple[Array, float]:
             if best is None or likelihood > best[0]:
                 best = (likelihood, variance * shape, variance * ratio)
     assert best is not None
-    return best[1], best[2]
+    _, covariance, noise = best
+    lift = max(1.0, priors.NOISE / float(np.diagonal(covariance).mean()))
+    return lift * covariance, lift * noise
 
 
 def _shape(kernel: str, vectors: Array, scaled: Array, offset: float) -> Array:
