@@ -76,6 +76,11 @@ class TaskView:
         return gp.path(self.mean, self.covariance, self.noise, self.played, self.values)
 
     @property
+    def prior(self) -> gp.Posterior:
+        """What was believed before any play."""
+        return gp.Posterior.prior(self.mean, self.covariance, self.noise)
+
+    @property
     def posterior(self) -> gp.Posterior:
         """What is believed now, running trials included."""
         return self.path[-1]
@@ -100,8 +105,9 @@ class TaskView:
         poor values, not 0: a task that always fails must not look like the one with most to gain."""
         return max((value for value in self.values if value is not None), default=0.0)
 
-    def basis(self, arm: int) -> dict[str, object]:
-        """What the belief in an arm rests on, for `Decision.basis`."""
+    def basis(self, arm: int, belief: gp.Posterior) -> dict[str, object]:
+        """What `belief` in an arm rests on, for `Decision.basis`; `jitter` only where some was needed."""
+        mended = {"jitter": belief.jitter} if belief.jitter else {}
         return {
             "learned_from": self.source,
             "before_any_trial": {
@@ -109,6 +115,7 @@ class TaskView:
                 "deviation": math.sqrt(max(float(self.covariance[arm, arm]), 0.0)),
             },
             "trials_of_the_task": sum(value is not None for value in self.values),
+            **mended,
         }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from easeml_core.allocator.board import Board, TaskView
+from easeml_core.allocator.gp import Posterior
 from easeml_core.allocator.types import Array
 
 SIGMA_FLOOR = 1e-9
@@ -51,9 +52,9 @@ class GpEi:
         improvement = expected_improvement(now.mean, now.deviation, view.incumbent)
         return improvement / view.costs if self.per_second else improvement
 
-    def belief(self, view: TaskView) -> tuple[Array, Array]:
+    def belief(self, view: TaskView) -> Posterior:
         """The posterior, running trials included."""
-        return view.posterior.mean, view.posterior.deviation
+        return view.posterior
 
     def why(self, view: TaskView, arm: int, score: float) -> str:
         """The expectation and the improvement of the arm."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,7 +56,8 @@ class NotPositiveError(ArithmeticError):
 class Posterior:
     """What is believed after some observations. Immutable: `observe` returns a new one.
 
-    `mean` and `variance` have shape `(K,)`; `rows` is V, `(t, K)`. The variance does not depend on the
+    `mean` and `variance` have shape `(K,)`; `rows` is V, `(t, K)`; `jitter` is the share of the mean prior
+    variance that had to be added to the diagonal of Sigma, 0 as a rule. The variance does not depend on the
     observed values, so equal observations, or a single one, never make it collapse.
 
     >>> prior = Posterior.prior(np.array([0.5, 0.5]), np.array([[0.04, 0.03], [0.03, 0.04]]), 1e-4)
@@ -70,6 +71,7 @@ class Posterior:
     covariance: Array
     noise: float
     rows: Array
+    jitter: float = 0.0
 
     @classmethod
     def prior(cls, mean: Array, covariance: Array, noise: float) -> Posterior:
@@ -94,9 +96,10 @@ class Posterior:
         """sigma_t, shape `(K,)`."""
         return np.sqrt(self.variance)
 
-    def with_jitter(self, jitter: float) -> Posterior:
-        """The same prior (no observations yet) with `jitter` added to the diagonal of Sigma."""
-        return Posterior.prior(self.mean, self.covariance + jitter * np.eye(len(self.mean)), self.noise)
+    def with_jitter(self, share: float) -> Posterior:
+        """The same prior (no observations yet) with `share` of its mean variance added to the diagonal."""
+        added = share * float(self.variance.mean()) * np.eye(len(self.mean))
+        return replace(Posterior.prior(self.mean, self.covariance + added, self.noise), jitter=share)
 
     def check(self) -> None:
         """Raise `NotPositiveError` where the diagonal of Sigma has a negative entry."""
@@ -120,9 +123,8 @@ class Posterior:
         if (variance < -_ROUNDING * np.maximum(np.diagonal(self.covariance), self.noise)).any():
             raise NotPositiveError(f"variance {variance.min():g} after arm {arm}")
         mean = self.mean + row * ((value - self.mean[arm]) / pivot)
-        return Posterior(
-            mean, np.maximum(variance, 0.0), self.covariance, self.noise, np.vstack([self.rows, row])
-        )
+        rows = np.vstack([self.rows, row])
+        return replace(self, mean=mean, variance=np.maximum(variance, 0.0), rows=rows)
 
 
 def path(
@@ -171,10 +173,9 @@ def _steps(
 ) -> tuple[Posterior, ...]:
     """Observe `(arm, value, repeats)` one after the other, with as little jitter as works."""
     prior = Posterior.prior(mean, covariance, noise)
-    scale = float(prior.variance.mean()) if len(prior.mean) else 0.0
     for jitter in JITTERS:
         try:
-            steps = [prior.with_jitter(jitter * scale) if jitter else prior]
+            steps = [prior.with_jitter(jitter) if jitter else prior]
             steps[0].check()
             for arm, value, repeats in observations:
                 seen = float(steps[-1].mean[arm]) if value is None else value

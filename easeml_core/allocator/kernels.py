@@ -64,7 +64,7 @@ def fill(table: Array) -> Array:
 def fit(table: Array, kernel: str) -> tuple[Array, float]:
     """Covariance `(K, K)` and noise variance of highest log marginal likelihood for `table` `(N, K)`.
 
-    Where past tasks were all alike, so that it is next to 0, the variance of an arm is that of one observation.
+    Where past tasks were all alike, so that it would be next to 0, the variance is that of one observation.
     """
     n, k = table.shape
     vectors, apart = table.T, (table - table.mean(axis=0)).T

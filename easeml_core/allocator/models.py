@@ -14,7 +14,8 @@ import numpy as np
 
 from easeml_core.allocator import ucb
 from easeml_core.allocator.board import Board, TaskView
-from easeml_core.allocator.types import Array
+from easeml_core.allocator.gp import Posterior
+from easeml_core.allocator.types import Array, Scored
 
 
 class ModelRule(Protocol):
@@ -29,13 +30,25 @@ class ModelRule(Protocol):
         """Score of every arm, shape `(K,)`, higher is better; must be finite for open arms."""
         ...
 
-    def belief(self, view: TaskView) -> tuple[Array, Array]:
-        """Expected quality and deviation of every arm, each `(K,)`, as far as the rule believes anything."""
+    def belief(self, view: TaskView) -> Posterior:
+        """What is expected of every arm, and how surely; the prior for a rule that believes nothing."""
         ...
 
     def why(self, view: TaskView, arm: int, score: float) -> str:
         """A clause for people: what speaks for `arm`, with the numbers that decided."""
         ...
+
+
+def scored(view: TaskView, arm: int, score: float, belief: Posterior) -> Scored:
+    """What a decision tells of an arm: its `score`, and the `belief` in it."""
+    return Scored(
+        task=view.task.task,
+        arm=view.names[arm],
+        score=score,
+        expected_quality=min(max(float(belief.mean[arm]), 0.0), 1.0),  # a Gaussian knows no such bounds
+        deviation=float(belief.deviation[arm]),
+        predicted_cost=float(view.costs[arm]),
+    )
 
 
 def favourite(view: TaskView, scores: Array) -> int:
@@ -62,8 +75,9 @@ class GpUcb:
 
     @property
     def name(self) -> str:
-        """`gp_ucb`, or `gp_ucb_oblivious` where costs are ignored."""
-        return "gp_ucb" if self.cost_aware else "gp_ucb_oblivious"
+        """`gp_ucb`, or `gp_ucb_oblivious` where costs are ignored; with another scale `gp_ucb*0.1`."""
+        scale = "" if self.scale == 1 else f"*{self.scale:g}"
+        return f"gp_ucb{'' if self.cost_aware else '_oblivious'}{scale}"
 
     def bounds(self, view: TaskView, board: Board, play: int) -> Array:
         """B^i_t(k) before play number `play` (from 1), from the observations before it; shape `(K,)`.
@@ -87,9 +101,9 @@ class GpUcb:
         """The bounds for the play that comes next."""
         return self.bounds(view, board, view.plays + 1)
 
-    def belief(self, view: TaskView) -> tuple[Array, Array]:
+    def belief(self, view: TaskView) -> Posterior:
         """The posterior, running trials included."""
-        return view.posterior.mean, view.posterior.deviation
+        return view.posterior
 
     def why(self, view: TaskView, arm: int, score: float) -> str:
         """The expectation, the cost and the bound of the arm."""
@@ -117,9 +131,9 @@ class Cheapest:
         """Minus the predicted cost in seconds."""
         return -view.costs
 
-    def belief(self, view: TaskView) -> tuple[Array, Array]:
-        """The prior as it was given: no posterior is computed that could fail."""
-        return view.mean, np.sqrt(np.maximum(np.diagonal(view.covariance), 0.0))
+    def belief(self, view: TaskView) -> Posterior:
+        """The prior as it was given: nothing is computed of it that could fail."""
+        return view.prior
 
     def why(self, view: TaskView, arm: int, score: float) -> str:
         """The cost of the arm."""

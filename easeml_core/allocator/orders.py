@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from easeml_core.allocator.board import Board, TaskView
+from easeml_core.allocator.gp import Posterior
 from easeml_core.allocator.types import Array
 
 # Recovered from the authors' published result files; where those leave a choice, by date of publication.
@@ -46,9 +47,9 @@ class FixedOrder:
         place = {arm: number for number, arm in enumerate(self.order)}
         return -np.array([float(place.get(name, len(place))) for name in view.names])
 
-    def belief(self, view: TaskView) -> tuple[Array, Array]:
+    def belief(self, view: TaskView) -> Posterior:
         """The prior as it was given."""
-        return view.mean, np.sqrt(np.maximum(np.diagonal(view.covariance), 0.0))
+        return view.prior
 
     def why(self, view: TaskView, arm: int, score: float) -> str:
         """The place in the order."""

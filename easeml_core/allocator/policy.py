@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from easeml_core.allocator.board import Board, TaskView, Views
 from easeml_core.allocator.calibration import normal_intervals
@@ -11,20 +12,21 @@ from easeml_core.allocator.default import NAME, Easeml
 from easeml_core.allocator.ei import GpEi
 from easeml_core.allocator.hybrid import Hybrid
 from easeml_core.allocator.mmgpei import MmGpEi
-from easeml_core.allocator.models import Cheapest, GpUcb, ModelRule, favourite, ranked
+from easeml_core.allocator.models import Cheapest, GpUcb, ModelRule, favourite, ranked, scored
 from easeml_core.allocator.orders import MOST_CITED, MOST_RECENT, FixedOrder
 from easeml_core.allocator.tenants import Fcfs, Greedy, Random, RoundRobin, TenantRule
-from easeml_core.allocator.types import AllocationRequest, Array, Decision, Nothing, OpenTask, Policy, Scored
+from easeml_core.allocator.types import AllocationRequest, Decision, Nothing, OpenTask, Policy, Scored
 from easeml_core.errors import OperatorError
 
 RUNNERS_UP = 5
 
-TENANT_RULES: Mapping[str, Callable[[], TenantRule]] = {
-    "fcfs": Fcfs,
-    "random": Random,
-    "round_robin": RoundRobin,
-    "greedy": Greedy,
-    "hybrid": Hybrid,
+# Of the upper bounds that GREEDY goes by: those of the model rule, or the paper's where it has none.
+TENANT_RULES: Mapping[str, Callable[[GpUcb], TenantRule]] = {
+    "fcfs": lambda bounds: Fcfs(),
+    "random": lambda bounds: Random(),
+    "round_robin": lambda bounds: RoundRobin(),
+    "greedy": lambda bounds: Greedy(bounds=bounds),
+    "hybrid": lambda bounds: Hybrid(greedy=Greedy(bounds=bounds)),
 }
 MODEL_RULES: Mapping[str, Callable[[], ModelRule]] = {
     "gp_ucb": GpUcb,
@@ -65,7 +67,8 @@ class Paired:
         memory = dict(request.memory)
         if pick.memory is not None:
             memory[self.tenants.name] = dict(pick.memory)
-        choice = self._scored(pick.view, arm, float(scores[arm]), self.models.belief(pick.view))
+        belief = self.models.belief(pick.view)
+        choice = scored(pick.view, arm, float(scores[arm]), belief)
         return Decision(
             policy=self.name,
             choice=choice,
@@ -73,7 +76,7 @@ class Paired:
             runners_up=self._runners_up(board, pick.view, pick.others),
             memory=memory,
             intervals=normal_intervals(choice.expected_quality, choice.deviation),
-            basis=pick.view.basis(arm),
+            basis=pick.view.basis(arm, belief),
         )
 
     def _runners_up(self, board: Board, served: TaskView, others: Sequence[TaskView]) -> tuple[Scored, ...]:
@@ -87,35 +90,39 @@ class Paired:
         scores = self.models.scores(view, board)
         belief = self.models.belief(view)
         first = ranked(view, scores)[: RUNNERS_UP + 1]
-        return [self._scored(view, arm, float(scores[arm]), belief) for arm in first]
-
-    def _scored(self, view: TaskView, arm: int, score: float, belief: tuple[Array, Array]) -> Scored:
-        mean, deviation = belief
-        return Scored(
-            task=view.task.task,
-            arm=view.names[arm],
-            score=score,
-            expected_quality=min(max(float(mean[arm]), 0.0), 1.0),  # a Gaussian knows no such bounds
-            deviation=float(deviation[arm]),
-            predicted_cost=float(view.costs[arm]),
-        )
+        return [scored(view, arm, float(scores[arm]), belief) for arm in first]
 
 
 def make_policy(name: str) -> Policy:
     """The policy called `name`: one that decides both, a tenant rule, or `<tenant rule>+<model rule>`.
 
-    `default` is the one that decides best. Raises `OperatorError` naming what there is.
+    `default` is the one that decides best. A number after `*` scales the beta of GP-UCB: `hybrid+gp_ucb*0.1`.
+    Raises `OperatorError` naming what there is.
     """
     if name in JOINT:
         return JOINT[name]()
     tenant_rule, _, model_rule = name.partition("+")
     try:
-        return Paired(TENANT_RULES[tenant_rule](), MODEL_RULES[model_rule or DEFAULT_MODEL_RULE]())
-    except KeyError:
+        models = _model_rule(model_rule or DEFAULT_MODEL_RULE)
+        bounds = models if isinstance(models, GpUcb) else GpUcb()
+        return Paired(TENANT_RULES[tenant_rule](bounds), models)
+    except (KeyError, ValueError):
         raise OperatorError(
             f"no policy is called {name!r}; there are {', '.join(JOINT)}, and {', '.join(TENANT_RULES)}, "
-            f"each of these also with a model rule after a +: {', '.join(MODEL_RULES)}"
+            f"each of these also with a model rule after a +: {', '.join(MODEL_RULES)}; the bounds of gp_ucb "
+            "may be scaled: gp_ucb*0.1"
         ) from None
+
+
+def _model_rule(name: str) -> ModelRule:
+    kind, times, number = name.partition("*")
+    rule = MODEL_RULES[kind]()
+    if not times:
+        return rule
+    scale = float(number)
+    if not (isinstance(rule, GpUcb) and 0 < scale < math.inf):
+        raise ValueError(f"{kind} cannot be scaled by {number}")
+    return replace(rule, scale=scale)
 
 
 def why_nothing(tasks: Sequence[OpenTask]) -> str:

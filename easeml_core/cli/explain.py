@@ -153,6 +153,11 @@ def _basis(basis: dict[str, Any]) -> list[str]:
     before = basis.get("before_any_trial")
     if before:
         text += f"; before any trial {before['quality']:.3f} ± {before['deviation']:.3f}"
+    if basis.get("jitter"):
+        text += (
+            "; that was not quite consistent in itself, so "
+            f"{basis['jitter']:g} of its variance was added for every candidate"
+        )
     experts = basis.get("experts")
     if experts:
         names = {"history": "past tasks", "afresh": "the catalogue and the open tasks alone"}

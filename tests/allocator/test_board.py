@@ -179,3 +179,20 @@ def test_a_failure_speaks_of_its_own_arm_not_of_the_task():
     assert 0.7 < failed.observed[1] < 0.9
     assert failed.posterior.mean[1] < failed.posterior.mean[2] < 0.9
     assert failed.posterior.mean[2] > 0.75
+
+
+@pytest.mark.parametrize("policy", ["round_robin", "round_robin+gp_ei", "hybrid", "mm_gp_ei"])
+def test_a_belief_that_had_to_be_mended_says_so(policy):
+    """A correlation of 1.00003: the ladder of jitters ends above 1e-6, and the decision tells."""
+    beyond = 0.04 * np.array([[1, 1.00003, 0], [1.00003, 1, 0], [0, 0, 1]])
+    done = tuple(CompletedTrial(arm, Ended.SUCCEEDED, 0.7, 1.0, n) for n, arm in enumerate("ab"))
+    mended, sound = (
+        make_policy(policy).choose(request(task(completed=done), priors={"x": replace(PRIOR, **prior)}))
+        for prior in ({"covariance": beyond, "noise": 0.0}, {})
+    )
+    assert 1e-6 < mended.basis["jitter"] <= 1e-4
+    assert "jitter" not in sound.basis
+    last = make_policy("round_robin+cheapest").choose(
+        request(task(), priors={"x": replace(PRIOR, covariance=beyond)})
+    )
+    assert "jitter" not in last.basis  # it computes nothing that could fail

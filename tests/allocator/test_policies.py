@@ -24,7 +24,19 @@ def test_there_are_all_policies_of_the_paper():
         assert isinstance(make_policy(name), Policy)
 
 
-@pytest.mark.parametrize("name", ["", "best", "hybrid+best", "+", "hybrid+gp_ucb+cheapest"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "best",
+        "hybrid+best",
+        "+",
+        "hybrid+gp_ucb+cheapest",
+        "hybrid+gp_ucb*x",
+        "greedy+gp_ei*2",
+        "fcfs+gp_ucb*0",
+    ],
+)
 def test_an_unknown_policy_says_which_there_are(name):
     with pytest.raises(OperatorError, match=r"round_robin.*gp_ucb_oblivious"):
         make_policy(name)
