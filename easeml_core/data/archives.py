@@ -7,9 +7,11 @@ that really come out are counted, because headers lie. An archive inside an arch
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
+import shutil
 import stat
 import tarfile
 import unicodedata
@@ -46,9 +48,16 @@ _BROKEN = (
     UnicodeError,
 )
 
+_OURS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
 
 class _Refusal(Exception):  # noqa: N818
     """Why the archive is refused, in words for its tenant."""
+
+
+def is_of_this_host(error: Exception) -> bool:
+    """Whether what went wrong is no fault of the file that was read: no room, say."""
+    return isinstance(error, OSError) and error.errno in _OURS
 
 
 def is_archive(name: str) -> bool:
@@ -57,30 +66,40 @@ def is_archive(name: str) -> bool:
 
 
 class Unpacker:
-    """Unpacks the archives of one upload; its limits hold for all of them together."""
+    """Unpacks the archives of one upload, in its folder `lead`; its limits hold for all of them together."""
 
-    def __init__(self, limits: Limits, findings: Findings) -> None:
+    def __init__(self, limits: Limits, findings: Findings, lead: str = "") -> None:
         self.limits = limits
         self.findings = findings
+        self.lead = lead
         self.files = 0
         self.bytes = 0
 
     def unpack(self, archive: Path, name: str, into: Path) -> None:
-        """Unpack into the new folder `into`. What is wrong becomes a problem that names the entry."""
+        """Unpack into the new folder `into`. What is wrong becomes a problem that names the entry; then the
+        folder stays empty, for half of an archive would only bring problems that are none."""
         into.mkdir(parents=True)
+        where = self.lead + name
         allowed = max(_RATIO_FROM, int(archive.stat().st_size * self.limits.max_expansion_ratio))
         self._left = min(allowed, self.limits.max_upload_bytes - self.bytes)
         self._ratio_bound = allowed < self.limits.max_upload_bytes - self.bytes
         try:
-            if name.lower().endswith(ZIP_ENDS):
+            if _is_zip(archive, name):
                 self._unzip(archive, name, into)
             else:
                 self._untar(archive, name, into)
+            return
         except _Refusal as refusal:
-            self.findings.problem(name, str(refusal), fix="pack the data folder anew")
+            self.findings.problem(where, str(refusal), fix="pack the data folder anew")
         except _BROKEN as error:
-            text = f"cannot be unpacked: {error}" if str(error) else "cannot be unpacked"
-            self.findings.problem(name, text, fix="pack and upload it again")
+            if is_of_this_host(error):
+                raise
+            # An error of the operating system would name a folder of ours.
+            said = (isinstance(error, OSError) and error.strerror) or str(error)
+            text = f"cannot be unpacked: {said}" if said else "cannot be unpacked"
+            self.findings.problem(where, text, fix="pack and upload it again")
+        shutil.rmtree(into)
+        into.mkdir()
 
     def _unzip(self, archive: Path, name: str, into: Path) -> None:
         with zipfile.ZipFile(archive) as opened:
@@ -111,6 +130,8 @@ class Unpacker:
                     self._file(member.name, name, into, partial(opened.extractfile, member))
                 else:
                     raise _Refusal(f"{member.name!r} is a link or a device; only files are allowed")
+            if counted.last != bytes(tarfile.BLOCKSIZE):
+                raise _Refusal("breaks off: the blocks that end a tar are missing")
 
     def _target(self, entry: str, archive: str, into: Path) -> Path | None:
         path = unicodedata.normalize("NFC", entry).removeprefix("./").rstrip("/")
@@ -126,13 +147,13 @@ class Unpacker:
     def _folder(self, entry: str, archive: str, into: Path) -> None:
         if (target := self._target(entry, archive, into)) is not None:
             self._count()
-            target.mkdir(parents=True, exist_ok=True)
+            _make(target, entry)
 
     def _file(self, entry: str, archive: str, into: Path, open_it: Callable[[], IO[bytes] | None]) -> None:
         if (target := self._target(entry, archive, into)) is None:
             return
         self._count()
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make(target.parent, entry)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             descriptor = os.open(target, flags, 0o600)
@@ -161,6 +182,20 @@ class Unpacker:
         return f"unpacks to more than the {self.limits.max_upload_bytes:,} bytes allowed"
 
 
+def _make(folder: Path, entry: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise _Refusal(f"the entry {entry!r} needs a folder where another entry is a file") from None
+
+
+def _is_zip(archive: Path, name: str) -> bool:
+    """By what it begins with, whatever its name says; a zip may have a program before it."""
+    with archive.open("rb") as stream:
+        start = stream.read(2)
+    return start == b"PK" or (name.lower().endswith(ZIP_ENDS) and start not in (b"\x1f\x8b", b"BZ", b"\xfd7"))
+
+
 def _missing(entry: str) -> IO[bytes]:
     raise _Refusal(f"{entry!r} has no content")
 
@@ -178,12 +213,16 @@ def _decompress(raw: IO[bytes]) -> Any:
 
 
 class _Counted:
-    """A tar stream that counts all it gives out, headers included, and refuses huge single reads."""
+    """A tar stream that counts all it gives out, headers included, and refuses huge single reads.
+
+    `last` is what was read last: of a whole tar, the empty block at its end.
+    """
 
     def __init__(self, stream: Any, owner: Unpacker) -> None:
         self._stream = stream
         self._owner = owner
         self._furthest = 0
+        self.last = b""
 
     def __enter__(self) -> _Counted:
         return self
@@ -195,6 +234,7 @@ class _Counted:
         if size < 0 or size > _LARGEST_READ:
             raise _Refusal("has a header that is too large")
         data: bytes = self._stream.read(size)
+        self.last = data
         self._furthest = max(self._furthest, self.tell())
         # Files are counted as they are written; this bounds what is only skipped or read as headers.
         if self._furthest > self._owner._left + self._owner.bytes + _RATIO_FROM:

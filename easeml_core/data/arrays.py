@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from easeml_core.data.archives import is_of_this_host
 from easeml_core.data.block import Block
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form, split_hint
@@ -137,6 +138,8 @@ def _members(
                 array = np.load(path, mmap_mode="r" if info.file_size > _CHUNK else None, allow_pickle=False)
                 arrays[name] = array
     except Exception as error:  # numpy and zipfile raise many classes on broken input
+        if is_of_this_host(error):
+            raise
         text = str(error) or type(error).__name__
         if "allow_pickle" in text:
             text = "it holds Python objects, which are never loaded"

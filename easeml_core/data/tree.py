@@ -12,6 +12,7 @@ from easeml_core.data.archives import ENDS, Unpacker, is_archive
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import names_split, split_hint
 from easeml_core.data.limits import Limits
+from easeml_core.naming import DATA_DIR, READY_MARKER
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,7 +62,7 @@ def collect(folder: Path, scratch: Path, limits: Limits, findings: Findings) -> 
     """Walk `folder`; archives are unpacked below the new folder `scratch`."""
     files: list[SourceFile] = []
     empty: list[tuple[str, tuple[str, ...]]] = []
-    unpacker = Unpacker(limits, findings)
+    unpacker = Unpacker(limits, findings, f"{DATA_DIR}/")
     _walk(folder, "", files, empty, findings)
     unpacked: list[SourceFile] = []
     for number, file in enumerate(files):
@@ -74,7 +75,8 @@ def collect(folder: Path, scratch: Path, limits: Limits, findings: Findings) -> 
     seen: dict[str, SourceFile] = {}
     for file in unpacked:
         if file.name in seen:
-            findings.problem(file.name, "two files have this name in Unicode NFC", fix="rename one of them")
+            text = "two files have this name in Unicode NFC"
+            findings.problem(f"{DATA_DIR}/{file.name}", text, fix="rename one of them")
         seen[file.name] = file
     return Tree(tuple(sorted(seen.values())), tuple(sorted(empty)))
 
@@ -94,18 +96,18 @@ def _walk(
             if is_leftover(name):
                 findings.drop(f"{here}{name}")
         names[:] = sorted(kept)
-        usable = 0
-        for name in sorted(found):
+        meant = [name for name in sorted(found) if not is_leftover(name) and name != READY_MARKER]
+        for name in sorted(set(found).difference(meant)):
+            findings.drop(here + unicodedata.normalize("NFC", name))
+        for name in meant:
             path = Path(folder, name)
-            plain = unicodedata.normalize("NFC", name)
-            if is_leftover(name) or name == "_READY":
-                findings.drop(here + plain)
-            elif path.is_symlink() or not path.is_file():
-                findings.problem(here + plain, "is a link or a device; only files are allowed")
-            elif (reason := unsafe_reason(here + plain)) is not None:
-                findings.problem(ascii(here + plain), f"the name cannot be used: {reason}", fix="rename it")
+            full = here + unicodedata.normalize("NFC", name)
+            where = f"{DATA_DIR}/{full}"
+            if path.is_symlink() or not path.is_file():
+                findings.problem(where, "is a link or a device; only files are allowed")
+            elif (reason := unsafe_reason(full)) is not None:
+                findings.problem(ascii(where), f"the name cannot be used: {reason}", fix="rename it")
             else:
-                usable += 1
-                files.append(SourceFile(here + plain, path, parts, lead))
-        if not usable and not names and parts:
+                files.append(SourceFile(full, path, parts, lead))
+        if not meant and not names and parts:
             empty.append((lead, parts))
