@@ -69,8 +69,8 @@ def read_deep(path: Path, image: Image.Image) -> npt.NDArray[np.float32]:
     """
     if depth(image) == "raw":
         return _upright(image)[:, :, None].astype(np.float32)
-    if _is_deep_ppm(image) and image.mode == "RGB":
-        raise Broken("colour of more than 8 bits cannot be read from a PPM: save it as PNG or TIFF")
+    if _is_deep_ppm(image):
+        return _read_ppm(path, image)
     if ";16" not in (mode := _raw_mode(image)) or image.mode.startswith("I"):
         return np.asarray(_upright(image)[:, :, None].astype(np.float32) / _TOP, dtype=np.float32)
     if mode == "LA;16B":
@@ -114,6 +114,22 @@ def _is_deep_ppm(image: Image.Image) -> bool:
     if image.format != "PPM" or not tiles or not tiles[0].codec_name.startswith("ppm"):
         return False
     return isinstance(tiles[0].args, tuple) and int(tiles[0].args[-1]) > 255
+
+
+def _read_ppm(path: Path, image: Image.Image) -> npt.NDArray[np.float32]:
+    """Numbers of two bytes, which Pillow scales one by one, those of colour to 8 bits."""
+    ((codec, _, offset, args),) = cast(Any, image).tile
+    height, width, channels = image.height, image.width, 3 if image.mode == "RGB" else 1
+    count = height * width * channels
+    if codec == "ppm_plain":
+        raise Broken("a PPM of more than 8 bits, written as text, cannot be read: save it as PNG or TIFF")
+    numbers = np.fromfile(path, dtype=">u2", count=count, offset=offset)
+    if len(numbers) < count:
+        raise Broken(
+            f"it cannot be decoded: image file is truncated ({count - len(numbers)} numbers missing)"
+        )
+    share = np.minimum(numbers.astype(np.float32) / np.float32(args[-1]), np.float32(1))
+    return np.asarray(share.reshape(height, width, channels), dtype=np.float32)
 
 
 def _decode_as(image: Image.Image, raw_mode: str) -> None:

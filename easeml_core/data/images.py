@@ -95,11 +95,12 @@ def _convert(
 
 
 def _to_mode(image: Image.Image, mode: str, findings: Findings) -> Image.Image:
-    if image.mode == mode:
-        return image
-    findings.count(f"{image.mode} to {mode}")
     transparent = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
-    if transparent and mode != "RGBA":
+    flatten = transparent and mode != "RGBA"
+    if image.mode == mode and not flatten:
+        return image
+    findings.count(f"{image.mode} to {mode}" if image.mode != mode else "transparency laid over white")
+    if flatten:
         solid = image.convert("RGBA")
         paper = Image.new("RGBA", solid.size, "white")
         image = Image.alpha_composite(paper, solid)
@@ -123,8 +124,7 @@ def _fit_deep(
         values = with_channels(values, channels)
     if raw:
         return values
-    if units.dtype == "uint8":
-        findings.count("16 bits to 8")
+    findings.count("16 bits to 8" if units.dtype == "uint8" else f"16 bits to 0..{units.white:g}")
     return units.of_share(values)
 
 

@@ -1,6 +1,7 @@
 """Reads tables that give labels to images: a column `file` (or `filename`, `image`, `path`) and a label.
 
-Names are relative to the table's folder or to `data/`; a last component that only one image has will do.
+Names are relative to the table's folder, to `data/` or to the task's folder, with any slashes. A last
+component that only one image has will do, and so will a name without its ending.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from easeml_core.data.rows import read_rows
 from easeml_core.data.text import open_text, plain
 from easeml_core.data.tree import SourceFile
 from easeml_core.errors import TenantError
+from easeml_core.naming import DATA_DIR
 
 
 def place_by_tables(
@@ -30,11 +32,17 @@ def place_by_tables(
     by_name = {file.name: file for file in images}
     short: dict[str, list[str]] = {}
     for file in images:
-        short.setdefault(file.name.rpartition("/")[2], []).append(file.name)
+        last = file.name.rpartition("/")[2]
+        for name in {last, file.name.rpartition(".")[0], last.rpartition(".")[0]}:
+            short.setdefault(name, []).append(file.name)
+    whole = True
     for table in tables:
+        told = len(findings.problems)
         labels = file_labels(table, findings)
         if labels is None:
             continue
+        if len(findings.problems) > told:
+            whole = False
         said_by.setdefault(table.name, table.name)
         missing: list[str] = []
         vague: list[str] = []
@@ -63,7 +71,7 @@ def place_by_tables(
         text = f"gives another label than {first} to {len(odd)} files: {listed(odd)}"
         findings.problem(f"data/{second}", text, fix="keep one label for each")
     tables_used = [table.name for table in tables if said_by.get(table.name) == table.name]
-    if tables_used and (unlabelled := [name for name in by_name if name not in places]):
+    if whole and tables_used and (unlabelled := [name for name in by_name if name not in places]):
         text = f"gives no label to {listed(unlabelled)}"
         findings.problem(f"data/{tables_used[0]}", text, fix="add their rows or remove the files")
     return places, tables_used
@@ -73,10 +81,9 @@ def _find(
     name: str, table: SourceFile, by_name: dict[str, SourceFile], short: dict[str, list[str]]
 ) -> list[str]:
     folder = table.name.rpartition("/")[0]
-    for full in (f"{folder}/{name}" if folder else name, name):
-        if full in by_name:
-            return [full]
-    return short.get(name, [])
+    tries = [f"{folder}/{name}" if folder else name, name, name.removeprefix(f"{DATA_DIR}/")]
+    found = [[full] for full in tries if full in by_name]
+    return next((names for names in (*found, *map(short.get, tries)) if names), [])
 
 
 def file_labels(file: SourceFile, findings: Findings) -> dict[str, str] | None:
@@ -101,7 +108,8 @@ def file_labels(file: SourceFile, findings: Findings) -> dict[str, str] | None:
                     text = f"it has {len(cells)} cells, the first row has {len(header.names)}"
                     findings.row(where, row, text)
                     continue
-                name, label = plain(cells[column]).removeprefix("./"), plain(cells[header.labels[0]])
+                name, label = plain(cells[column]).replace("\\", "/"), plain(cells[header.labels[0]])
+                name = name.removeprefix("./")
                 if not label:
                     findings.row(where, row, "the label is empty", fix="fill it in or remove the row")
                 elif labels.setdefault(name, label) != label:

@@ -78,7 +78,7 @@ def _array(file: SourceFile) -> npt.NDArray[Any]:
 def _table(file: SourceFile) -> npt.NDArray[Any]:
     if file.path.stat().st_size > _LARGEST_CSV:
         raise Malformed(f"{PurePosixPath(file.name).name} is too large for text; save it as .ten.npy")
-    with open_text(file.path, file.name) as stream:
+    with open_text(file.path, f"data/{file.name}") as stream:
         rows = [[number(cell) for cell in line.strip().split(",")] for line in stream if line.strip()]
     if len({len(row) for row in rows}) > 1 or any(cell is None for row in rows for cell in row):
         raise Malformed(f"{PurePosixPath(file.name).name} must be rows of as many numbers, with commas")

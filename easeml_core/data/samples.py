@@ -130,7 +130,7 @@ class _Sample:
         file = next((self.files[name] for name in LINK_FILES if name in self.files), None)
         if file is None:
             return
-        with open_text(file.path, file.name) as stream:
+        with open_text(file.path, f"data/{file.name}") as stream:
             for line, text in enumerate(stream, 1):
                 cells = text.replace(",", " ").split()
                 if not cells:

@@ -1,4 +1,4 @@
-"""Opens text that tenants wrote: UTF-8 (or UTF-16 with its mark), and nothing guessed."""
+"""Opens text that tenants wrote: UTF-8 (or UTF-16 and UTF-32 with their marks), and nothing guessed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,27 @@ _CHUNK = 1 << 20
 LINE_LIMIT = 16 << 20
 _SAMPLE = 1000
 _SAVE = "save it in the encoding UTF-8"
+_MARKS = (  # that of UTF-32 begins as that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_PACKED = ((b"PK\x03\x04", "an Excel file or a zip archive"), (b"\x1f\x8b", "compressed by gzip"))
 
 
 def open_text(path: Path, where: str) -> IO[str]:
     """The file as text, newlines untouched. Raises `TenantError` naming the line that is not UTF-8."""
     with path.open("rb") as stream:
-        start = stream.read(4)
+        start = stream.read(_SAMPLE)
         stream.seek(0)
-        utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        encoding = "utf-16" if utf16 else "utf-8-sig"
+        if packed := next((what for magic, what in _PACKED if start.startswith(magic)), None):
+            fix = "save it as plain text, in the encoding UTF-8"
+            raise TenantError([Problem(where, f"is {packed}, not text", fix=fix)])
+        encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8-sig")
+        if encoding == "utf-8-sig" and (half := _utf16(start)):
+            message = f"looks like UTF-16-{half} without its mark"
+            raise TenantError([Problem(where, message, line=1, fix=_SAVE)])
         decoder = codecs.getincrementaldecoder(encoding)()
         line, width = 1, 0
         while chunk := stream.read(_CHUNK):
@@ -35,10 +47,8 @@ def open_text(path: Path, where: str) -> IO[str]:
                 message = f"is not {encoding.upper().removesuffix('-SIG')} text ({said})"
                 raise TenantError([Problem(where, message, line=line, fix=_SAVE)]) from None
             if "\0" in text:
-                if line == 1 and (half := _utf16(text[:_SAMPLE])):
-                    message = f"looks like UTF-16-{half} without its mark"
-                    raise TenantError([Problem(where, message, line=1, fix=_SAVE)])
-                raise TenantError([Problem(where, "is binary, not text", line=line + text.count("\n"))])
+                line += text.count("\n", 0, text.index("\0"))
+                raise TenantError([Problem(where, "is binary, not text", line=line)])
             line += text.count("\n")
             width = width + len(text) if "\n" not in text else len(text) - text.rindex("\n")
             if width > LINE_LIMIT:
@@ -55,13 +65,13 @@ def _in_windows(byte: bytes) -> str:
     return f", which is {letter} in Windows-1252" if letter.isprintable() else ""
 
 
-def _utf16(text: str) -> str:
-    """ "LE" or "BE" where every other character of plain text is NUL, else nothing."""
-    halves = {"LE": text[1::2], "BE": text[::2]}
-    other = {"LE": text[::2], "BE": text[1::2]}
-    return next(
-        (name for name, half in halves.items() if set(half) == {"\0"} and "\0" not in other[name]), ""
-    )
+def _utf16(start: bytes) -> str:
+    """ "LE" or "BE" where every other byte is mostly NUL and the others never are, else nothing."""
+    even, odd = start[::2], start[1::2]
+    for name, high, low in (("LE", odd, even), ("BE", even, odd)):
+        if high.count(0) * 2 > len(high) and 0 not in low:
+            return name
+    return ""
 
 
 def plain(text: str) -> str:

@@ -75,7 +75,7 @@ def _samples_program(files: Sequence[SourceFile]) -> tuple[Program, list[str]]:
     labels = []
     for file in files:
         if file.name.lower().endswith(CATEGORY_END):
-            with open_text(file.path, file.name) as stream:
+            with open_text(file.path, f"{DATA_DIR}/{file.name}") as stream:
                 labels += [plain(line) for line in stream if line.strip()]
     return program, labels
 

@@ -57,6 +57,22 @@ def test_sixteen_bits_keep_their_levels(tmp_path: Path) -> None:
     assert converted == {"16 bits to 8": 1}
 
 
+@pytest.mark.parametrize(("magic", "channels"), [("P5", 1), ("P6", 3)])
+@pytest.mark.parametrize("top", [1023, 4095, 65535])
+def test_ppm_of_more_than_eight_bits_keeps_its_levels(
+    tmp_path: Path, magic: str, channels: int, top: int
+) -> None:
+    numbers = np.linspace(0, top, 16 * 16 * channels).astype(">u2")
+    content = f"{magic} # of a scanner\n16 16\n{top}\n".encode() + numbers.tobytes()
+    (tmp_path / "x.ppm").write_bytes(content)
+    value, converted = read(tmp_path / "x.ppm", (16, 16, channels), "float32")
+    assert value.ravel() == pytest.approx(numbers / top)
+    assert converted == {"16 bits to 0..1": 1}
+    (tmp_path / "x.ppm").write_bytes(content[:-2])
+    with pytest.raises(Broken, match="truncated"):
+        read(tmp_path / "x.ppm", (16, 16, channels), "float32")
+
+
 def test_orientation_is_applied(tmp_path: Path) -> None:
     pixels = np.zeros((4, 8, 3), np.uint8)
     pixels[:, :4] = 255  # left half white
@@ -105,6 +121,16 @@ def test_transparency_lies_over_white(tmp_path: Path) -> None:
     assert (read(tmp_path / "x.png", (4, 4, 3))[0] == 255).all()
 
 
+@pytest.mark.parametrize(("mode", "channels", "key"), [("L", 1, 7), ("RGB", 3, (7, 7, 7)), ("L", 3, 7)])
+def test_one_transparent_colour_is_white(tmp_path: Path, mode: str, channels: int, key: Any) -> None:
+    pixels = Image.new("L", (4, 4), 7).convert(mode)
+    pixels.putpixel((0, 0), 9 if mode == "L" else (9, 9, 9))
+    pixels.save(tmp_path / "x.png", transparency=key)
+    value, _ = read(tmp_path / "x.png", (4, 4, channels))
+    assert (value[0, 0] == 9).all()
+    assert (value[1:] == 255).all()
+
+
 def test_sizes_are_made_those_of_the_program(build: Any, upload: Path) -> None:
     save_images(upload, "a", 5, size=8)
     save_images(upload, "b", 5, size=11)
@@ -136,6 +162,7 @@ BROKEN = {
     "bomb.png": (png_of(30000, 30000), "pixels"),
     "large.png": (png_of(2000, 1000), "2000 × 1000 pixels are more than 1,000,000"),
     "cut.png": (png_of(90, 90)[:-30], "cannot be decoded"),
+    "text.ppm": (b"P3 1 1 65535 1 2 3", "written as text"),
     "script.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image that can be read"),
 }
 
@@ -169,7 +196,7 @@ def test_many_broken_files_reject_the_upload(refused: Any, upload: Path, put: Pu
     for name, (content, _) in BROKEN.items():
         put(f"data/a/{name}", content)
     text = refused(image(8, 8, 1, 2), max_pixels=LIMIT)
-    assert "7 of 17 examples are broken; at most 10% may be" in text
+    assert f"{len(BROKEN)} of {len(BROKEN) + 10} examples are broken; at most 10% may be" in text
     for name in BROKEN:
         assert name in text
 
@@ -242,6 +269,45 @@ def test_labels_from_a_table(build: Any, refused: Any, upload: Path, put: Put) -
     assert "names files that are not there: gone.png" in text
     assert "gives no label to images/0-0.png" in text
     assert "row 11: the label is empty" in text
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["data/images/{}.png", "images\\{}.png", ".\\images\\{}.png", "images/{}", "{}", "../images/{}.png"],
+)
+def test_files_may_be_named_in_any_usual_way(
+    build: Any, refused: Any, upload: Path, put: Put, form: str
+) -> None:
+    save_images(upload, "images", 6)
+    rows = [f"{form.format(f'0-{i}')},{'ab'[i % 2]}" for i in range(6)]
+    put("data/labels.csv", "file,label\n" + "\n".join(rows) + "\n")
+    if form.startswith(".."):
+        assert "data/labels.csv: names files that are not there: ../images/0-0.png" in refused(
+            image(8, 8, 1, 2)
+        )
+    else:
+        assert build(image(8, 8, 1, 2)).facts.class_counts == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"file,label\n0-0.png,caf\xe9\n", "data/labels.csv:2: is not UTF-8 text"),
+        (b'file,label\n0-0.png,"a\n', "data/labels.csv:2: a quote opens a cell"),
+        (b"0-0.png,a\n0-1.png,b\n", "it has no column file, filename, image, path"),
+        (b"a,b\n1,2\n", "it has no column file, filename, image, path"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_all_that_is_said(
+    refused: Any, upload: Path, put: Put, content: bytes, words: str
+) -> None:
+    for label in ("a", "b"):
+        save_images(upload, label, 4)
+    put("data/labels.csv", content)
+    said = refused(image(8, 8, 1, 2))
+    assert said.startswith("data/labels.csv")
+    assert words in said
+    assert "\n" not in said
 
 
 def test_tables_that_disagree_are_one_problem(refused: Any, upload: Path, put: Put) -> None:

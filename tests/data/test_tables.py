@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def table(header: str | None, rows: list[tuple[str, ...]], delimiter: str = ",")
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("header", ["a,b,label", "a,b,whatever", None])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_usual_forms(build: Any, put: Put, delimiter: str, header: str | None, encoding: str) -> None:
     put("data/t.csv", table(header, GOOD, delimiter).encode(encoding))
     version = build(vector(2, 2))
@@ -283,7 +284,10 @@ def test_values_to_predict_that_are_none_are_named_by_row(refused: Any, put: Put
         ("a,b,label\n1,2,x\n".encode("utf-16-le"), "data/t.csv:1: looks like UTF-16-LE without its mark"),
         ("a,b,label\n1,2,x\n".encode("utf-16-be"), "looks like UTF-16-BE without its mark"),
         ("a,b,метка\n1,2,кот\n".encode("cp1251"), "data/t.csv:1: is not UTF-8 text (byte 0xec"),
-        (b"a,b,label\n1,2,\x00\n", "is binary, not text"),
+        ("a,b,label\n1,2,ä\n".encode("utf-16-le"), "looks like UTF-16-LE without its mark"),
+        (b"a,b,label\n1,2,\x00\n3,4,y\n", "data/t.csv:2: is binary, not text"),
+        (b"PK\x03\x04" + bytes(60), "data/t.csv: is an Excel file or a zip archive, not text"),
+        (gzip.compress(b"a,b,label\n1,2,x\n"), "data/t.csv: is compressed by gzip, not text"),
         ("a,b,label\n1,2,x\n3,4,x\n", "all examples have the one class 'x'"),
         ("a,b,label\n1,2,x\n3,4,x\n5,6,y\n", "the class 'y' has only one example in use; at least 2"),
         ("a,b,label\n1,2,x\n3,4,y\n5,6,z\n7,8,z\n", "has 3 classes, the program's output has 2"),
