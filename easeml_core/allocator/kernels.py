@@ -68,7 +68,8 @@ def fit(table: Array, kernel: str) -> tuple[Array, float]:
     """
     n, k = table.shape
     vectors, apart = table.T, (table - table.mean(axis=0)).T
-    distance = np.sqrt(np.maximum(((vectors[:, None, :] - vectors[None]) ** 2).sum(axis=2), 0.0))
+    # Row by row: all differences at once would be K times the size of the table.
+    distance = np.sqrt([((vectors - vector) ** 2).sum(axis=1) for vector in vectors])
     positive = distance[distance > 0]
     middle = float(np.median(positive)) if len(positive) else 1.0
     best: tuple[float, Array, float] | None = None

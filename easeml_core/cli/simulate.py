@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +13,11 @@ from easeml_core.cli.options import JsonOption, settings_for
 from easeml_core.cli.output import Code, console, emit, fail, say, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
 
+    from easeml_core.allocator.types import Prior
     from easeml_core.replay import Table
     from easeml_core.replay.metrics import Curves
 
@@ -20,6 +25,15 @@ app = typer.Typer()
 PANEL = "Operator: devices and decisions"
 DEFAULT = "default"
 OURS = (DEFAULT, "easeml")
+
+
+class Start(StrEnum):
+    """What policies believe before they have seen anything of a task."""
+
+    RBF = "rbf"
+    LINEAR = "linear"
+    MATERN = "matern"
+    SERVICE = "service"
 
 
 @app.command(
@@ -55,6 +69,15 @@ def simulate(
     repeats: Annotated[
         int, typer.Option("--repeats", "-r", min=1, help="Random splits into tasks served and history.")
     ] = 10,
+    start: Annotated[
+        Start | None,
+        typer.Option(
+            "--prior",
+            help="What policies start from: a kernel over the candidates' results on past tasks, or as the "
+            "service does, from its catalogue and past tasks. Default: rbf; without a table, service.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the costs that the table lacks.")] = 0,
     template: Annotated[
         str,
@@ -81,14 +104,16 @@ def simulate(
     other = "hybrid"
     if results is None:
         settings = settings_for()
-        found = recorded_table(template)
+        template, found = recorded_table(template)
         devices = devices or len(settings.devices)
+        start = start or Start.SERVICE
         # Where ours decides already, what it is compared with stays the paper's.
         other = settings.policy if settings.policy not in OURS else other
     else:
         found = table_from(results, seed, as_json)
     names = list(dict.fromkeys(policy or [DEFAULT, other]))
-    measured = simulated(found, names, devices=devices or 1, repeats=repeats, quiet=as_json)
+    believe = prior_from(start or Start.RBF, template)
+    measured = simulated(found, names, devices=devices or 1, repeats=repeats, quiet=as_json, believe=believe)
     if plot is not None:
         from easeml_core.replay.plots import save_curves
 
@@ -99,8 +124,30 @@ def simulate(
     emit(report(measured), as_json, figures)
 
 
+def prior_from(start: Start, template: str) -> Callable[[Table], Prior]:
+    """What makes the prior of a history; `template` is that of its tasks, empty where nobody knows."""
+    if start is not Start.SERVICE:
+        from easeml_core.replay.protocol import prior_of
+
+        return partial(prior_of, kernel=start.value)
+
+    def as_the_service(history: Table) -> Prior:
+        from easeml_core.replay.simulate import past_tasks
+        from easeml_core.service import forecast
+
+        return forecast.prior_of(template, history.models, past_tasks(history))
+
+    return as_the_service
+
+
 def simulated(
-    results: Table, policies: list[str], *, devices: int = 1, repeats: int = 10, quiet: bool = True
+    results: Table,
+    policies: list[str],
+    *,
+    devices: int,
+    repeats: int,
+    quiet: bool,
+    believe: Callable[[Table], Prior],
 ) -> dict[str, Curves]:
     """Curves by policy, and those of `clairvoyant`; a progress bar on standard error unless `quiet`.
 
@@ -118,7 +165,12 @@ def simulated(
     with Progress(console=console(stderr=True), transient=True, disable=quiet) as bar:
         job = bar.add_task(f"replaying {len(names)} policies, {repeats} times", total=repeats)
         return measure(
-            results, names, repeats, devices=devices, progress=lambda done: bar.update(job, completed=done)
+            results,
+            names,
+            repeats,
+            devices=devices,
+            believe=believe,
+            progress=lambda done: bar.update(job, completed=done),
         )
 
 
@@ -140,15 +192,13 @@ def table_from(path: Path, seed: int, as_json: bool) -> Table:
         if few:
             raise TenantError(few)
     except TenantError as error:
-        count = len(error.problems)
-        message = f"{path} is not a table of results: {count} problem{'s' * (count > 1)} found"
-        fail(Code.PROBLEM, message, as_json, error.problems)
+        fail(Code.PROBLEM, f"{path} is not a table of results", as_json, error.problems)
     return found
 
 
-def recorded_table(template: str) -> Table:
-    """What this service has recorded of a template, or of the one with most tasks: best quality and mean
-    seconds of each candidate on each data version."""
+def recorded_table(template: str) -> tuple[str, Table]:
+    """What this service has recorded of a template, or of the one with most tasks, and that template: best
+    quality and mean seconds of each candidate on each data version."""
     from easeml_core.cli.operator import read_ledger
     from easeml_core.errors import OperatorError
     from easeml_core.replay.recorded import tables_of
@@ -163,7 +213,7 @@ def recorded_table(template: str) -> Table:
     if name not in usable:
         raise OperatorError(f"fewer than 2 tasks of {name!r} have results; there are {', '.join(usable)}")
     say(f"replaying {len(usable[name].tasks)} tasks of {name} that this service has recorded")
-    return usable[name]
+    return name, usable[name]
 
 
 def figures(report: dict[str, dict[str, Any]]) -> RenderableType:

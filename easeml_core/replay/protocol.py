@@ -1,7 +1,7 @@
 """The paper's protocol (ease.ml, section 1.9), and the generator of its synthetic tables.
 
 One repeat: TEST tasks drawn at random are served, all other tasks are history. Every policy of a repeat gets
-the same tasks, the same history, the same costs and the same prior (`kernels.tuned`, RBF, over the history).
+the same tasks, the same history, the same costs and the same prior (`prior_of`, unless told otherwise).
 In a table with no more than TEST tasks half of them are served.
 """
 
@@ -32,6 +32,11 @@ def split(tasks: int, seed: int, test: int = TEST) -> tuple[list[int], list[int]
     return order[:served], order[served:]
 
 
+def prior_of(history: Table, kernel: str = "rbf") -> Prior:
+    """The prior that the paper makes of a history; that of `priors.build` where it is too short."""
+    return kernels.tuned("table", history.models, past_tasks(history), kernel)
+
+
 def repeat(
     table: Table,
     policies: Iterable[str],
@@ -43,20 +48,21 @@ def repeat(
     spoil: Callable[[Table], Table] | None = None,
     error: float = 0.0,
     policy_of: Callable[[str], str | Policy] = lambda name: name,
+    believe: Callable[[Table], Prior] = prior_of,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Trace]:
     """One repeat: a trace for each policy; `clairvoyant` is the limit, other names are `make_policy`'s.
 
     `share` of the history is kept (0: none). `spoil` may change it. `error` is the deviation, in log units,
-    of the costs that policies are told from the true ones. `policy_of` may make other policies of the names.
-    Calls `progress` with the number of policies done.
+    of the costs that policies are told from the true ones. `policy_of` may make other policies of the names,
+    `believe` another prior of the history. Calls `progress` with the number of policies done.
     """
     served, past = split(len(table.tasks), seed, test)
     kept = past[: round(share * len(past))]
     now, history = table.rows(served), table.rows(kept)
     if spoil is not None:
         history = spoil(history)
-    prior = prior_of(history)
+    prior = believe(history)
     draw = np.random.default_rng([seed, 1])
     told = now.cost * np.exp(error * draw.standard_normal(now.cost.shape)) if error else None
     traces: dict[str, Trace] = {}
@@ -72,11 +78,6 @@ def repeat(
         )
         progress(len(traces))
     return traces
-
-
-def prior_of(history: Table, kernel: str = "rbf") -> Prior:
-    """The prior that the paper makes of a history; the catalogue's of an empty one."""
-    return kernels.tuned("table", history.models, past_tasks(history), kernel)
 
 
 def measure(

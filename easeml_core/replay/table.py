@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COLUMNS = ("task", "model", "accuracy", "cost_seconds")
+ACCURACIES = (0.0, 1.0)
 COSTS = (1e-9, 1e12)  # what a cost can be, so that no sum or ratio of costs overflows
 
 
@@ -103,6 +104,7 @@ class _Cells:
     file: str
     known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     line_of: dict[tuple[str, str], int] = field(default_factory=dict)
+    above: list[tuple[int, str]] = field(default_factory=list)  # line and text of accuracies above 1
     problems: list[Problem] = field(default_factory=list)
 
     def problem(self, message: str, line: int | None = None, name: str | None = None, fix: str = "") -> None:
@@ -123,13 +125,18 @@ class _Cells:
             elif row:
                 values = [value.strip() for value in row]
                 self._cell(rows.line_num, dict(zip(names, values, strict=True)))
+        if self.above:  # one mistake, made all over the table: percent
+            (line, text), more = self.above[0], len(self.above) - 1
+            got = f"{text!r}, and {more:,} more above 1" if more else repr(text)
+            self._no_number(line, "accuracy", *ACCURACIES, got, "as a share: 93 % is 0.93")
+        self.problems.sort(key=lambda problem: problem.line or 0)
 
     def _cell(self, line: int, row: dict[str, str]) -> None:
         task, model = row["task"], row["model"]
         for name in ("task", "model"):
             if not row[name]:
                 self.problem("is empty", line, name)
-        accuracy = self._number(line, row, "accuracy", 0.0, 1.0, "as a share: 93 % is 0.93")
+        accuracy = self._number(line, row, "accuracy", *ACCURACIES, "")
         cost = self._number(line, row, "cost_seconds", *COSTS, "leave it empty where it is not known")
         first = self.line_of.setdefault((task, model), line)
         if first != line:
@@ -146,12 +153,16 @@ class _Cells:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not low <= value <= high:  # also NaN
-            self.problem(
-                f"must be a number from {low:g} to {high:g}, or empty; got {text!r}", line, name, fix
-            )
-            return math.nan
-        return value
+        if low <= value <= high:
+            return value
+        if name == "accuracy" and 1 < value <= 100:
+            self.above.append((line, text))
+        else:  # also NaN
+            self._no_number(line, name, low, high, repr(text), fix)
+        return math.nan
+
+    def _no_number(self, line: int, name: str, low: float, high: float, got: str, fix: str) -> None:
+        self.problem(f"must be a number from {low:g} to {high:g}, or empty; got {got}", line, name, fix)
 
 
 def _table(cells: _Cells, seed: int) -> Table:
@@ -169,5 +180,9 @@ def _table(cells: _Cells, seed: int) -> Table:
         else:
             cost[at] = seconds
     if 0 < drawn < len(cells.known):
-        log.warning("%s: %d of %d costs are absent: drawn from U(0, 1]", cells.file, drawn, len(cells.known))
+        others = float(np.median([seconds for _, seconds in cells.known.values() if not math.isnan(seconds)]))
+        log.warning(
+            "%s: %d of %d costs are absent: drawn from U(0, 1], beside a median of %.3g of the others",
+            *(cells.file, drawn, len(cells.known), others),
+        )
     return Table(tuple(tasks), tuple(models), quality, cost)

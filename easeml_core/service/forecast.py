@@ -112,11 +112,19 @@ def cost_model(session: Session) -> CostModel:
 
 
 def prior_of(template: str, arms: Sequence[str], history: Sequence[priors.TaskHistory]) -> Prior:
-    """The prior over the arms of one template: catalogue facts, moved by what other tasks showed."""
+    """The prior over the arms of one template: catalogue facts, moved by what other tasks showed.
+
+    Of an arm or template that the catalogue does not know it says nothing.
+    """
     from easeml_core import catalog
 
-    features = {arm: catalog.features(arm) for arm in arms}
-    strengths = {arm: catalog.strength(arm, template) for arm in arms}
+    known = [arm for arm in arms if is_known(arm)]
+    features = {arm: catalog.features(arm) for arm in known}
+    strengths = {
+        arm: catalog.strength(arm, template)
+        for arm in known
+        if template in catalog.MODELS[CandidateName.parse(arm).model].expected
+    }
     return priors.build(template, arms, history, features, strengths)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +93,23 @@ def test_people_get_a_table_and_a_plot(csv, tmp_path):
     assert (tmp_path / "curves.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.parametrize("table", ["results", "own"])
+def test_what_policies_start_from_can_be_chosen(csv, table):
+    """Every kernel, and the service's own belief, of candidates that its catalogue knows or not."""
+    path = csv if table == "results" else OWN
+    found = [
+        json.loads(run(path, "--policy", "hybrid", "--repeats", "2", "--prior", prior, "--json").stdout)[
+            "hybrid"
+        ]
+        for prior in ("rbf", "linear", "matern", "service")
+    ]
+    assert all(0 < figures["area"] < 1 for figures in found)
+    if table == "own":  # of few past tasks no kernel is made, and here the catalogue knows something
+        assert found[0] == found[1] == found[2] != found[3]
+        # Not as with a kernel of one past task, which was sure of everything.
+        assert found[0]["calibration"]["within"]["90"] > 0.6
+
+
 def test_is_the_same_again(csv):
     first, again = (run(csv, "--policy", "random", "--repeats", "2", "--json").stdout for _ in range(2))
     assert first == again
@@ -103,6 +121,7 @@ def test_an_unknown_policy_says_which_there_are(csv):
     assert "easeml" in done.output
 
 
+OWN = Path(__file__).parents[2] / "benchmarks" / "tables" / "own.csv"
 HEADER = "task,model,accuracy,cost_seconds\n"
 WRONG = {
     "other columns": ("a,b\n1,2\n", ["columns must be"]),
@@ -114,6 +133,10 @@ WRONG = {
     "one task and one model": (HEADER + "t,m,0.5,1\n", ["has 1 task", "has 1 model"]),
     "one model": (HEADER + "t,m,0.5,1\nu,m,0.5,1\n", ["has 1 model"]),
     "no accuracy at all": (HEADER + "t,m,,1\nu,m,,1\n", ["no cell with an accuracy"]),
+    "percent": (
+        HEADER + "t,m,93.1,1\nt,n,88,1\nu,m,75,1\nu,n,abc,1\n",
+        ["'93.1', and 2 more above 1", "'abc'"],
+    ),
     "nothing": ("", ["an empty file"]),
 }
 
