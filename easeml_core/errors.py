@@ -73,6 +73,15 @@ class TenantError(EasemlError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def kind_of(text: str) -> str:
+    """What texts that differ in names and numbers only have in common.
+
+    >>> kind_of("column 'a' holds '1,5'")
+    'column … holds …'
+    """
+    return _PARTICULAR.sub("…", text)
+
+
 def capped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """`problems` in their order; of those that differ in names and numbers only, `NAMED` and a count.
 
@@ -83,8 +92,7 @@ def capped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     kinds = []
     kept: list[Problem] = []
     for problem in problems:
-        said = (problem.message, problem.field or "", problem.fix or "")
-        kind = tuple(_PARTICULAR.sub("…", text) for text in said)
+        kind = tuple(map(kind_of, (problem.message, problem.field or "", problem.fix or "")))
         seen[kind] += 1
         if seen[kind] <= NAMED:
             kept.append(problem)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from easeml_core.errors import Problem, TenantError
+from easeml_core.errors import Problem, TenantError, kind_of
 
 # How many of a kind are named one by one; beyond that a count has to do.
 NAMED = 20
 KEPT = 1000
+# Where in a file an example is: `#row`, `:line` or `[position]`.
+_PLACE = re.compile(r"[#:]\d+$|\[\d+\]$")
 
 
 @dataclass
@@ -30,17 +33,23 @@ class Findings:
     sizes: Counter[str] = field(default_factory=Counter)
     earlier: dict[str, Any] = field(default_factory=dict)
     n_quarantined: int = 0
-    _rows: defaultdict[tuple[str, str, str | None], list[int]] = field(
+    _rows: defaultdict[tuple[str, str, str | None, str], list[int]] = field(
         default_factory=lambda: defaultdict(list)
     )
+
+    @property
+    def wrong(self) -> bool:
+        """Whether anything rejects the upload, so that of what it has there may be less than was meant."""
+        return bool(self.problems or self._rows)
 
     def problem(self, file: str, message: str, *, fix: str | None = None, line: int | None = None) -> None:
         """Something that rejects the upload."""
         self.problems.append(Problem(file, message, line=line, fix=fix))
 
-    def row(self, file: str, row: int, message: str, *, fix: str | None = None) -> None:
-        """Something wrong with a row that rejects the upload; rows with one message become one problem."""
-        self._rows[file, message, fix].append(row)
+    def row(self, file: str, row: int, message: str, *, fix: str | None = None, unit: str = "row") -> None:
+        """Something wrong with a row (or line: `unit`) that rejects the upload; rows with one message become
+        one problem."""
+        self._rows[file, message, fix, unit].append(row)
 
     def quarantine(self, file: str, reason: str) -> None:
         """Leave one example out."""
@@ -59,8 +68,8 @@ class Findings:
 
     def check(self) -> None:
         """Raise `TenantError` when anything rejects the upload."""
-        for (file, message, fix), rows in sorted(self._rows.items(), key=str):
-            word = "row" if len(rows) == 1 else "rows"
+        for (file, message, fix, unit), rows in sorted(self._rows.items(), key=lambda it: (it[0][0], it[1])):
+            word = unit if len(rows) == 1 else f"{unit}s"
             self.problems.append(Problem(file, f"{word} {listed(rows)}: {message}", fix=fix))
         self._rows.clear()
         if self.problems:
@@ -73,10 +82,25 @@ class Findings:
             return
         text = f"{self.n_quarantined} of {total} examples are broken; at most {allowed:.0%} may be"
         self.problem("data", text, fix="mend or remove those named here")
-        for item in self.quarantined[:NAMED]:
-            self.problem(item["file"], item["reason"])
-        if self.n_quarantined > NAMED:
-            self.problem("data", f"and {self.n_quarantined - NAMED} more broken examples")
+        alike: dict[tuple[str, str], list[dict[str, str]]] = {}
+        for item in self.quarantined:
+            alike.setdefault((source_of(item["file"]), kind_of(item["reason"])), []).append(item)
+        named = 0
+        for (source, _), (first, *others) in list(alike.items())[:NAMED]:
+            places = [item["file"].removeprefix(source) for item in others]
+            self.problem(first["file"], first["reason"] + (f"; so {listed(places)}" if places else ""))
+            named += 1 + len(others)
+        if self.n_quarantined > named:
+            self.problem("data", f"and {self.n_quarantined - named} more broken examples")
+
+
+def source_of(file: str) -> str:
+    """The file of an example, without where in it the example is.
+
+    >>> source_of("data/t.csv#12"), source_of("data/x.npz[3]"), source_of("data/1.png")
+    ('data/t.csv', 'data/x.npz', 'data/1.png')
+    """
+    return _PLACE.sub("", file)
 
 
 def listed(items: list[Any]) -> str:

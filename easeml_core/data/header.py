@@ -2,8 +2,9 @@
 
 The label column is `label`, `target`, `class` or `y`, else the last; several values to predict are in columns
 of such a name and a number (`y1`, `y2` or `target_1`, `target_2`), in the order of the numbers, else the last
-ones. A column `id` names the examples. The other columns are features: they are matched by name with those
-of the other tables and of the data version before, or, without a header, by position.
+ones. A column `id` names the examples. A first column without a name is the index that pandas and R write
+without being asked: it is no column. The others are features: they are matched by name with those of other
+tables and of the data version before, or, without a header, by position.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from easeml_core.data.tree import SourceFile
 LABEL_NAMES = ("label", "target", "class", "y")
 FILE_NAMES = ("file", "filename", "image", "path")
 _DELIMITERS = ",;\t|"
+_EXCEL = re.compile(r"\ufeff?sep=.\s*", re.IGNORECASE)  # its word for the delimiter; the header shows it too
 # Not read, for names may have such characters: they only explain what went wrong.
 _ODD_DELIMITERS = {"^": "^", "~": "~", ":": "colons", " ": "spaces"}
 
@@ -30,7 +32,8 @@ _ODD_DELIMITERS = {"^": "^", "~": "~", ":": "colons", " ": "spaces"}
 @dataclass(frozen=True)
 class Header:
     """Columns of a table: their `names`, whether those were `given`, the positions of the id, of the labels
-    and of the features; `line` counts the lines of the file above the first row."""
+    and of the features; `line` counts the lines of the file above the first row. `index`: cells before the
+    first column in each row, 1 where there is an index that is no column."""
 
     names: tuple[str, ...]
     delimiter: str
@@ -39,6 +42,12 @@ class Header:
     labels: tuple[int, ...]
     features: tuple[int, ...]
     line: int
+    index: int = 0
+
+    @property
+    def width(self) -> int:
+        """Cells of a row."""
+        return self.index + len(self.names)
 
 
 def read_header(
@@ -51,7 +60,7 @@ def read_header(
     where = f"data/{file.name}"
     line, above = "", -1
     start = stream.tell()
-    while not line.strip():
+    while not line.strip() or _EXCEL.fullmatch(line):
         start, line, above = stream.tell(), stream.readline(), above + 1
         if not line:
             findings.problem(where, "has no rows in it")
@@ -75,7 +84,11 @@ def read_header(
         names = [str(i + 1) for i in range(len(cells))]
     if delimiter != ",":
         findings.converted[f"{where}:delimiter"] = {"\t": "tab"}.get(delimiter, delimiter)
-    return name_columns(names, delimiter, given, above, where, form, findings, labelled=labelled)
+    index = int(given and len(names) > 1 and not names[0])
+    if index:
+        findings.converted[f"{where}:index"] = "the first column has no name: taken for an index, left out"
+    header = name_columns(names[index:], delimiter, given, above, where, form, findings, labelled=labelled)
+    return None if header is None else replace(header, index=index)
 
 
 def name_columns(
@@ -91,6 +104,10 @@ def name_columns(
 ) -> Header | None:
     """Which column is what, by their `names`; see `Header` for the rest. None after noting a problem."""
     lower = [name.lower() for name in names]
+    if "" in lower:
+        fix = "name it, or remove it with all its cells"
+        findings.problem(where, f"column {lower.index('') + 1} of {len(lower)} has no name", fix=fix)
+        return None
     double = [name for name, count in Counter(lower).items() if count > 1]
     if double:
         findings.problem(where, f"two columns are called {double[0]!r}", fix="rename one of them")
@@ -117,6 +134,8 @@ def _is_header(cells: list[str], below: Iterator[list[str]]) -> bool | None:
     known = [i for i, cell in enumerate(cells) if cell.lower() in (*LABEL_NAMES, *FILE_NAMES, "id")]
     others = [cell for i, cell in enumerate(cells) if i not in known and cell]
     numeric = [cell for cell in others if number(cell) is not None]
+    if not cells[0] and numeric == list(map(str, range(len(cells) - 1))):
+        return True
     counting = numeric in (list(map(str, range(len(numeric)))), list(map(str, range(1, len(numeric) + 1))))
     if len(known) == 1 and numeric and numeric == others:
         return _is_name(cells, known[0], counting, below)
@@ -196,6 +215,8 @@ def match_columns(header: Header, where: str, form: Form, findings: Findings) ->
             f"{split}; the program wants {form.size}"
         )
         fix = "change the program in task.yaml or the columns"
+        if form.kind == "image":
+            fix = "write `file,label` above its rows where it names images, else as many columns as pixels"
         odd = next((d for d in _ODD_DELIMITERS if d in header.names[0]), None)
         if odd is not None and len(header.names) == 1:
             text += f"; it seems to be delimited by {_ODD_DELIMITERS[odd]}"

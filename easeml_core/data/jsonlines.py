@@ -40,6 +40,12 @@ def read_jsonl(file: SourceFile, form: Form, findings: Findings, *, labelled: bo
             for number, line in enumerate(stream, 1):
                 if not line.strip():
                     continue
+                if empty and (line.startswith("[") or line.strip() == "{"):
+                    said = "begins one JSON value of many lines; one object on each line is needed"
+                    findings.problem(
+                        where, said, line=number, fix="write a line per example: json.dumps(example)"
+                    )
+                    return
                 empty = False
                 try:
                     example = reader.example(number, parse_line(line))
@@ -148,7 +154,8 @@ class _Lines:
             ident = plain(str(given))
             if ident and _is_text(ident):
                 return ident
-        self.findings.row(self.where, line, "the id must be text or a whole number, and not empty")
+        text = "the id must be text or a whole number, and not empty"
+        self.findings.row(self.where, line, text, unit="line")
         return None
 
     def _label(self, example: Example, line: int, fields: dict[str, Any]) -> None:
@@ -159,7 +166,7 @@ class _Lines:
             if not right or len(values) != self.form.outputs or not _are_finite(values):
                 text = f"the label must be {self.form.outputs} finite number"
                 text += "s in a list" if self.form.outputs > 1 else ""
-                self.findings.row(self.where, line, text, fix="fill it in or remove the line")
+                self.findings.row(self.where, line, text, fix="fill it in or remove the line", unit="line")
                 return
             example.target = tuple(map(float, values))
             return
@@ -167,7 +174,7 @@ class _Lines:
         label = plain(str(given)) if right else ""
         if not label or not _is_text(label):
             text = "the label must be text or a whole number, and not empty"
-            self.findings.row(self.where, line, text, fix="fill it in or remove the line")
+            self.findings.row(self.where, line, text, fix="fill it in or remove the line", unit="line")
             return
         example.label = label
 

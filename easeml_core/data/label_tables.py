@@ -104,10 +104,11 @@ def file_labels(file: SourceFile, findings: Findings) -> dict[str, str] | None:
             for row, cells in enumerate(rows, 1):
                 if not any(cell.strip() for cell in cells):
                     continue
-                if len(cells) != len(header.names):
-                    text = f"it has {len(cells)} cells, the first row has {len(header.names)}"
+                if len(cells) != header.width:
+                    text = f"it has {len(cells)} cells, the first row has {header.width}"
                     findings.row(where, row, text)
                     continue
+                cells = cells[header.index :]
                 name, label = plain(cells[column]).replace("\\", "/"), plain(cells[header.labels[0]])
                 name = name.removeprefix("./")
                 if not label:

@@ -41,9 +41,9 @@ def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findi
             findings.row(REFINE_FILE, wish.row, text)
         else:
             staged.targets[i] = (value,)
-    if unknown and not findings.problems:
+    if unknown and not findings.wrong:
         text = f"names examples that are not in the data: {listed(unknown)}"
-        findings.problem(REFINE_FILE, text, fix="take ids from the example names, or remove these rows")
+        findings.problem(REFINE_FILE, text, fix="take ids from examples.csv, or remove these rows")
     return kept
 
 
@@ -55,7 +55,7 @@ def make_classes(
     More classes than outputs are a problem, fewer a warning; so is a class with one content only, unless
     there are other problems: then examples may be missing for those.
     """
-    complete = not findings.problems
+    complete = not findings.wrong
     labels = [plain(label) if label else None for label in staged.labels]
     staged.labels = list(labels)
     contents: defaultdict[str, set[str]] = defaultdict(set)
@@ -84,6 +84,12 @@ def make_classes(
             )
             findings.problem("data", text, fix=f"add examples of {name!r} or remove the class")
     _warn_of_conflicts(staged, labels, findings)
+    by_letters: defaultdict[str, list[str]] = defaultdict(list)
+    for name in classes:
+        by_letters["".join(name.casefold().split())].append(name)
+    twins = [" and ".join(map(repr, names)) for names in by_letters.values() if len(names) > 1]
+    if twins:
+        findings.warnings.append(f"classes that differ in capitals or blanks only: {listed(twins)}")
     return classes
 
 

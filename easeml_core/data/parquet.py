@@ -74,6 +74,7 @@ def _check(rows: int, columns: list[pa.Field], where: str, max_rows: int, findin
             _is_text(field.type)
             or types.is_integer(field.type)
             or types.is_floating(field.type)
+            or types.is_decimal(field.type)
             or types.is_boolean(field.type)
         )
     ]

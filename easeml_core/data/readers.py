@@ -10,7 +10,6 @@ from easeml_core.data import series, tables
 from easeml_core.data.classes import Place, place_by_folder
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form
-from easeml_core.data.header import FILE_NAMES
 from easeml_core.data.label_tables import place_by_tables
 from easeml_core.data.limits import Limits
 from easeml_core.data.sources import PARQUET_ENDS, Sources
@@ -54,12 +53,8 @@ def _read(
     elif sources.images:
         yield from _read_images(tree, sources, form, units, limits, findings, labels_from, labelled=labelled)
     for file in sources.tables:
-        if not sources.images:
+        if file.name not in labels_from:
             yield from _read_table(file, form, limits, findings, labelled=labelled)
-        elif labelled and file.name not in labels_from:
-            text = f"gives no labels to the images beside it: it has no column {', '.join(FILE_NAMES)}"
-            fix = "write `file,label` above its rows, or remove it"
-            findings.problem(f"data/{file.name}", text, fix=fix)
     if sources.arrays:
         yield from _read_arrays(sources, form, units, limits, scratch, findings, labelled=labelled)
     for file in sources.series:

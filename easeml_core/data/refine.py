@@ -18,7 +18,8 @@ from easeml_core.data.text import open_text, plain
 from easeml_core.errors import TenantError
 from easeml_core.naming import REFINE_FILE
 
-_FIX = "columns are id, keep and, if wanted, label"
+_COLUMNS = ("id", "keep", "label")
+_FIX = "columns are id, keep and, if wanted, label, once each"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,18 @@ def read_refinements(path: Path, findings: Findings) -> dict[str, Refinement]:
     result: dict[str, Refinement] = {}
     try:
         with open_text(path, REFINE_FILE) as stream:
-            first = stream.readline()
+            first, above = stream.readline(), 1
+            while first and not first.strip():
+                first, above = stream.readline(), above + 1
             delimiter = max(",;\t", key=first.count)
-            names = [plain(cell).lower() for cell in next(read_rows([first], delimiter, REFINE_FILE))]
-            if "id" not in names or "keep" not in names:
+            names = [
+                plain(cell).lower()
+                for cell in next(read_rows([first], delimiter, REFINE_FILE, above=above - 1))
+            ]
+            if not {"id", "keep"} <= set(names) or any(names.count(name) > 1 for name in _COLUMNS):
                 findings.problem(REFINE_FILE, f"has the columns {', '.join(names) or 'none'}", fix=_FIX)
                 return {}
-            for row, cells in enumerate(read_rows(stream, delimiter, REFINE_FILE, above=1), 1):
+            for row, cells in enumerate(read_rows(stream, delimiter, REFINE_FILE, above=above), 1):
                 if not any(cell.strip() for cell in cells):
                     continue
                 if len(cells) != len(names):

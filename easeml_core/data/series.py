@@ -45,6 +45,8 @@ def read_ts(file: SourceFile, form: Form, findings: Findings, *, labelled: bool)
                     return
             if "@data" not in header:
                 findings.problem(where, "has no @data line", fix="use the .ts format of the UCR archive")
+            elif "rows" not in header:
+                findings.problem(where, "has no series below its @data line")
     except TenantError as error:
         findings.problems.extend(error.problems)
 
@@ -84,7 +86,7 @@ def _example(
     findings: Findings,
     labelled: bool,
 ) -> Iterator[Example]:
-    where = f"data/{file.name}"
+    where, place = f"data/{file.name}", f"data/{file.name}#{row}"
     parts = text.split(":")
     label = None
     if _flag(header, "@classlabel") or _flag(header, "@targetlabel"):
@@ -105,22 +107,20 @@ def _example(
             return
     if len(parts) != form.size:
         reason = f"it has {len(parts)} values per step; the program wants {form.size}"
-        findings.quarantine(f"{where}:{row}", reason)
+        findings.quarantine(place, reason)
         return
-    columns = [_values(part) for part in parts]
-    lengths = {len(column) for column in columns if column is not None}
-    if any(column is None for column in columns):
-        findings.quarantine(f"{where}:{row}", "it has a value that is neither a number nor `?`")
-    elif len(lengths) != 1:
-        findings.quarantine(f"{where}:{row}", f"its dimensions have different lengths: {sorted(lengths)}")
+    try:
+        columns = [_values(part) for part in parts]
+    except ValueError as error:
+        findings.quarantine(place, str(error))
+        return
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        findings.quarantine(place, f"its dimensions have different lengths: {sorted(lengths)}")
+    elif (filled := fill_gaps(np.stack(columns, axis=1), findings)) is None:
+        findings.quarantine(place, "all its values are missing")
     else:
-        values = np.stack([column for column in columns if column is not None], axis=1)
-        filled = fill_gaps(values, findings)
-        if filled is None:
-            findings.quarantine(f"{where}:{row}", "all its values are missing")
-            return
-        ident, place = f"{file.name}#{row}", f"{where}:{row}"
-        yield Example(ident, place, filled, label=label, target=target, split=file.split)
+        yield Example(f"{file.name}#{row}", place, filled, label=label, target=target, split=file.split)
 
 
 def _target(text: str, form: Form, where: str, row: int, findings: Findings) -> tuple[float, ...] | None:
@@ -134,11 +134,13 @@ def _target(text: str, form: Form, where: str, row: int, findings: Findings) -> 
     return None
 
 
-def _values(text: str) -> npt.NDArray[np.float64] | None:
+def _values(text: str) -> npt.NDArray[np.float64]:
+    """The values of one dimension. Raises ValueError naming what is neither a number nor missing."""
     cells = [cell.strip() for cell in text.split(",")] if text.strip() else []
     values = [np.nan if cell in ("?", "") or cell.lower() == "nan" else number(cell) for cell in cells]
-    if any(value is None for value in values):
-        return None
+    for cell, value in zip(cells, values, strict=True):
+        if value is None:
+            raise ValueError(f"it has the value {cell[:40]!r}, which is neither a number nor `?`")
     return np.array(values, dtype=np.float64)
 
 

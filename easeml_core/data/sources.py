@@ -63,7 +63,7 @@ class Sources:
         unused = [file.name for file in tree.files if file.name not in used]
         for name in unused:
             findings.drop(name)
-        if not used and findings.problems:
+        if not used and findings.wrong:
             pass  # it may all be in what cannot be unpacked
         elif not used:
             said = f"found {listed(unused)}" if unused else "found nothing"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from easeml_core.data.findings import Findings
+from easeml_core.data.findings import Findings, source_of
 from easeml_core.data.forms import Example, Form
 from easeml_core.data.npy import NpyWriter
 from easeml_core.data.spread import Spread
@@ -191,9 +190,9 @@ def finite(values: npt.ArrayLike) -> bool:
 
 
 def _reject(example: Example, text: str, findings: Findings) -> None:
-    # Readers of rows write where one is as `file:row` or `file[row]`.
-    place = re.fullmatch(r"(.*)(?::(\d+)|\[(\d+)\])", example.file, re.DOTALL)
-    if place is None:
+    source = source_of(example.file)
+    place = example.file.removeprefix(source)
+    if not place:
         findings.problem(example.file, text)
     else:
-        findings.row(place[1], int(place[2] or place[3]), text)
+        findings.row(source, int(place.strip("#:[]")), text, unit="line" if place[0] == ":" else "row")

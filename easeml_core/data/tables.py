@@ -36,7 +36,7 @@ def read_csv(file: SourceFile, form: Form, findings: Findings, *, labelled: bool
 
 
 class Rows:
-    """The rows of one table, turned into examples."""
+    """The rows of one table, turned into examples. Of a row, messages say `file#number`, as its id does."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Rows:
 
     def read(self, rows: Iterable[list[str]]) -> Iterator[Example]:
         """The examples of `rows`, which lie below the header; what cannot be used is noted."""
-        width = len(self.header.names)
+        width = self.header.width
         row = 0
         for cells in rows:
             if not cells or (len(cells) == 1 and not cells[0].strip()):
@@ -61,8 +61,10 @@ class Rows:
             row += 1
             if len(cells) != width:
                 self._break(row, f"it has {len(cells)} cells, the first row has {width}")
-            elif (example := self._example(row, cells)) is not None:
+            elif (example := self._example(row, cells[self.header.index :])) is not None:
                 yield example
+        if not row:
+            self.findings.problem(self.where, "has no rows below its header")
 
     def _example(self, row: int, cells: list[str]) -> Example | None:
         texts = [cells[i] for i in self.header.features]
@@ -83,7 +85,7 @@ class Rows:
         if self.header.id is not None and not (ident := plain(cells[self.header.id])):
             self.findings.row(self.where, row, "the id is empty")
             return None
-        example = Example(ident, f"{self.where}:{row}", value.reshape(shape), split=self.hint)
+        example = Example(ident, f"{self.where}#{row}", value.reshape(shape), split=self.hint)
         if self.labelled:
             self._label(example, row, [cells[i] for i in self.header.labels])
         return example
@@ -105,4 +107,4 @@ class Rows:
         example.target = tuple(target for target in targets if target is not None)
 
     def _break(self, row: int, reason: str) -> None:
-        self.findings.quarantine(f"{self.where}:{row}", reason)
+        self.findings.quarantine(f"{self.where}#{row}", reason)

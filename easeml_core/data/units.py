@@ -6,7 +6,6 @@ are taken as they are: among themselves they need no common word for white.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from easeml_core.data.findings import Findings
+from easeml_core.data.findings import Findings, source_of
 from easeml_core.data.forms import Example, Form
 
 if TYPE_CHECKING:
@@ -109,9 +108,8 @@ class Units:
                 findings.quarantine(example.file, text)
                 continue
             if self.white is None and example.value.ndim == 3:
-                source = re.sub(r"(:\d+|\[\d+\])$", "", example.file)
                 for part in parts:
-                    ranges.setdefault(source, _Range()).add(part)
+                    ranges.setdefault(source_of(example.file), _Range()).add(part)
             yield example
         shares = sorted(name for name, seen in ranges.items() if seen.is_share)
         wholes = sorted(name for name, seen in ranges.items() if seen.is_whole)

@@ -32,7 +32,7 @@ from easeml_core.errors import OperatorError
 FACTS = "version.json"
 MANIFEST = "manifest.parquet"
 # Part of every digest: raise it when the same upload would be staged in another way.
-FORMAT = 2
+FORMAT = 3
 
 
 class VersionFacts(BaseModel):

@@ -269,5 +269,5 @@ def test_a_flood_of_problems_is_counted(refused: Any, put: Put) -> None:
     put("data/t.csv", "id,a,b,label\n" + "".join(f"p{i % 2},{i},2,{'xy'[i % 2]}\n" for i in range(500)))
     said = refused(vector(2, 2)).splitlines()
     assert len(said) == 21
-    assert said[0] == "data/t.csv:3: the id 'p0' is given twice → make the ids differ"
+    assert said[0] == "data/t.csv#3: the id 'p0' is given twice → make the ids differ"
     assert "and 478 more like this one" in said[-1]

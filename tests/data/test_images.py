@@ -294,8 +294,8 @@ def test_files_may_be_named_in_any_usual_way(
     [
         (b"file,label\n0-0.png,caf\xe9\n", "data/labels.csv:2: is not UTF-8 text"),
         (b'file,label\n0-0.png,"a\n', "data/labels.csv:2: a quote opens a cell"),
-        (b"0-0.png,a\n0-1.png,b\n", "it has no column file, filename, image, path"),
-        (b"a,b\n1,2\n", "it has no column file, filename, image, path"),
+        (b"0-0.png,a\n0-1.png,b\n", "write `file,label` above its rows where it names images"),
+        (b"a,b\n1,2\n", "write `file,label` above its rows where it names images"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_all_that_is_said(

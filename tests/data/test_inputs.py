@@ -50,7 +50,7 @@ def test_tables_with_or_without_label(build: Any, put: Put, read: Any) -> None:
     inputs = read(version, one__csv=b"b,a\n20,10\n", two__csv=b"id,a,b,label\np,1,2,x\nq,?,2,x\n")
     assert inputs.ids == ["one.csv#1", "p"]
     assert inputs.inputs[:].tolist() == [[10, 20], [1, 2]]
-    assert [problem.file for problem in inputs.problems] == ["two.csv:2"]
+    assert [problem.file for problem in inputs.problems] == ["two.csv#2"]
 
 
 def test_a_table_with_other_columns_is_refused(build: Any, put: Put, read: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,18 @@ def test_labels_of_every_type(build: Any, put: Put) -> None:
         assert version.inputs[3].tolist() == [3, 1]
 
 
+def test_decimals_are_numbers(build: Any, put: Put) -> None:
+    cents = [Decimal(i) / 100 for i in range(20)]
+    put("data/t.parquet", packed({"a": cents, "b": cents, "label": ["x", "y"] * 10}))
+    assert build(vector(2, 2)).inputs[7].tolist() == pytest.approx([0.07, 0.07])
+
+
 def test_empty_cells_are_left_out_and_named(build: Any, put: Put) -> None:
     table = wine()
     table.loc[3, "alcohol"] = np.nan
     put("data/wine.parquet", packed(table, index=False))
     (broken,) = build(vector(13, 3)).facts.quarantined
-    assert broken == {"file": "data/wine.parquet:4", "reason": "column 'alcohol' is empty"}
+    assert broken == {"file": "data/wine.parquet#4", "reason": "column 'alcohol' is empty"}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,24 @@ def test_rows_by_id(tmp_path: Path) -> None:
     assert not findings.problems
 
 
+def test_blank_lines_above_the_header_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "refine.csv"
+    path.write_text("\n \nid,keep\nc1,0\n")
+    assert read_refinements(path, Findings()) == {"c1": Refinement(1, False, None)}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n\n", "id,label\nc1,x\n", "id,keep,keep\nc1,0,1\n", "id,ID,keep\n"]
+)
+def test_columns_that_are_missing_or_double_are_said(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "refine.csv"
+    path.write_text(content)
+    findings = Findings()
+    assert read_refinements(path, findings) == {}
+    [problem] = findings.problems
+    assert problem.fix == "columns are id, keep and, if wanted, label, once each"
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

@@ -62,8 +62,8 @@ def test_broken_series_are_named(build: Any, put: Put) -> None:
     version = build(series(1, 2))
     assert version.facts.n == 44
     reasons = [item["reason"] for item in version.facts.quarantined]
-    assert version.facts.quarantined[0]["file"] == "data/X.ts:45"
-    assert "neither a number nor" in reasons[0]
+    assert version.facts.quarantined[0]["file"] == "data/X.ts#45"
+    assert reasons[0] == "it has the value 'x', which is neither a number nor `?`"
     assert "no values" in reasons[1] or "missing" in reasons[1]
     assert "missing" in reasons[2]
     assert "has 2 values per step" in reasons[3]
@@ -74,6 +74,7 @@ def test_broken_series_are_named(build: Any, put: Put) -> None:
     [
         ("@problemName X\n1,2:a\n", "has values before @data"),
         ("@problemName X\n", "has no @data line"),
+        (UNI[: UNI.index("@data")] + "@data\n\n", "data/X.ts: has no series below its @data line"),
         (UNI.replace("timeStamps false", "timeStamps true"), "has time stamps"),
         (UNI.replace("@classLabel true a b\n", "@classLabel false\n"), "says that its series have no class"),
         (UNI.replace("1,1,1:b", "1,1,1:c"), "row 4: the class 'c' is not in the @classLabel line"),

@@ -38,6 +38,11 @@ def test_usual_forms(build: Any, put: Put, delimiter: str, header: str | None, e
     assert version.facts.converted.get("data/t.csv:delimiter", ",") == {"\t": "tab"}.get(delimiter, delimiter)
 
 
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(build: Any, put: Put) -> None:
+    put("data/t.csv", "sep=;\r\n" + table("a,b,label", GOOD, ";"))
+    assert build(vector(2, 2)).inputs[0].tolist() == [1, 2]
+
+
 def test_windows_and_quotes(build: Any, put: Put) -> None:
     put("data/t.csv", 'a,b,label\r\n"1","2","so, ""so"""\r\n3,4,no\r\n5,6,"so, ""so"""\r\n7,8,no\r\n\r\n')
     assert build(vector(2, 2)).facts.classes == ("no", 'so, "so"')
@@ -244,7 +249,7 @@ def test_rows_that_cannot_be_used_are_quarantined(build: Any, put: Put) -> None:
     put("data/t.csv", table("a,b,label", [*rows, *bad, ("1", "y")], ";"))
     version = build(vector(2, 2), max_broken_share=0.2)
     assert version.facts.n == 40
-    assert [(item["file"].split(":")[1], item["reason"]) for item in version.facts.quarantined] == [
+    assert [(item["file"].split("#")[1], item["reason"]) for item in version.facts.quarantined] == [
         ("41", "column 'a' holds 'x', which is no number"),
         ("42", "column 'a' is empty"),
         ("43", "column 'a' holds '1,5', which is no number (a decimal comma?)"),
@@ -253,6 +258,51 @@ def test_rows_that_cannot_be_used_are_quarantined(build: Any, put: Put) -> None:
         ("46", "column 'a' holds '1_0', which is no number"),
         ("47", "it has 2 cells, the first row has 3"),
     ]
+
+
+def test_broken_rows_of_one_kind_are_told_at_once(refused: Any, put: Put) -> None:
+    bad = [(f"{i},5", "1", "y") for i in range(9)]
+    put("data/t.csv", table("a;b;label", [("", "1", "y"), *bad], ";"))
+    assert refused(vector(2, 2)).splitlines() == [
+        "data: 10 of 10 examples are broken; at most 10% may be → mend or remove those named here",
+        "data/t.csv#1: column 'a' is empty",
+        "data/t.csv#2: column 'a' holds '0,5', which is no number (a decimal comma?); "
+        "so #3, #4, #5, #6, #7, #8, #9, #10",
+    ]
+
+
+def test_rows_that_reject_come_in_their_order_and_hide_what_follows_from_them(refused: Any, put: Put) -> None:
+    put(
+        "data/t.csv", "a,label\n" + "".join(f"{i},{value}\n" for i, value in enumerate(["nan", "", "inf", 7]))
+    )
+    said = refused(vector(1, 1)).splitlines()
+    assert [line.partition(": the")[0] for line in said] == [f"data/t.csv: row {i}" for i in (1, 2, 3)]
+    put("data/t.csv", "a,label\n1,x\n2,\n3,\n")
+    assert refused(vector(1, 2)).startswith("data/t.csv: rows 2, 3: the label is empty")
+    assert "\n" not in refused(vector(1, 2))
+
+
+@pytest.mark.parametrize("names", ["a,b,label", "0,1,2"])
+def test_an_index_that_nobody_asked_for_is_no_column(
+    build: Any, put: Put, tmp_path: Path, names: str
+) -> None:
+    rows = [(str(i), *row) for i, row in enumerate(GOOD)]
+    put("data/t.csv", table(f",{names}", rows))
+    version = build(vector(2, 2))
+    assert version.inputs[:].tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 0.5]]
+    assert version.facts.classes == ("no", "yes")
+    assert "left out" in version.facts.converted["data/t.csv:index"]
+    request = tmp_path / "request"
+    request.mkdir()
+    (request / "q.csv").write_text(table(f",{names}", rows[2:3]))
+    inputs = read_inputs(request, facts=version.facts, limits=Limits(), staging=tmp_path / "staging")
+    assert inputs.inputs[:].tolist() == [[5, 6]]
+
+
+def test_classes_that_look_alike_are_a_warning(build: Any, put: Put) -> None:
+    put("data/t.csv", table("a,label", [(str(i), ["Cat", "cat", "dog"][i % 3]) for i in range(12)]))
+    warned = "classes that differ in capitals or blanks only: 'Cat' and 'cat'"
+    assert warned in build(vector(1, 3)).facts.warnings
 
 
 @pytest.mark.parametrize("value", ["NaN", "inf", "-inf", "", "NA", "two"])
@@ -269,12 +319,14 @@ def test_values_to_predict_that_are_none_are_named_by_row(refused: Any, put: Put
     ("content", "words"),
     [
         ("", "has no rows in it"),
-        ("a,b,label\n", "has no example that can be used"),
+        ("a,b,label\n", "data/t.csv: has no rows below its header"),
         ("a,b,label\n1,2,\n3,4,x\n5,6,y\n", "row 1: the label is empty"),
         ("a,b,c,label\n1,2,3,x\n", "has 3 columns beside label (delimiter ','); the program wants 2"),
         ("a b label\n1 2 x\n", "the program wants 2; it seems to be delimited by spaces"),
         ("a:b:label\n1:2:x\n", "it seems to be delimited by colons \u2192 delimit it by comma, semicolon"),
         ("a,a,label\n1,2,x\n", "two columns are called 'a'"),
+        ("a,b,label,\n1,2,x,\n", "data/t.csv: column 4 of 4 has no name"),
+        (",a,,label\n0,1,2,x\n", "data/t.csv: column 2 of 3 has no name"),
         ("id,a,b,label\np,1,2,x\np,2,3,y\n", "the id 'p' is given twice"),
         ("id,a,b,label\n,1,2,x\nq,2,3,y\n", "row 1: the id is empty"),
         (

@@ -178,7 +178,7 @@ def test_ids_must_differ_and_be_text(refused: Any, put: Put) -> None:
     put("data/d.jsonl", "".join(row.format(ident, i) for i, ident in enumerate(['"a"', '"a"', "true", '""'])))
     said = refused(SPEC)
     assert "data/d.jsonl:2: the id 'a' is given twice" in said
-    assert "rows 3, 4: the id must be text or a whole number" in said
+    assert "lines 3, 4: the id must be text or a whole number" in said
 
 
 def test_requests_hold_inputs_alone(build: Any, put: Put, tmp_path: Path) -> None:
