@@ -123,7 +123,7 @@ def test_bad_inputs_are_named_and_good_ones_predicted(task: Service, model: Mode
     task.bucket.write("lab/rows/infer/r1/in.csv", "a,b\n1,1\nx,1\n")
     assert run_inference(task).done == ["lab/rows/infer/r1"]
     assert task.bucket.read("lab/rows/predictions/r1.csv").decode().count("\n") == 2
-    assert "in.csv#2" in task.bucket.read("lab/rows/predictions/r1.problems.md").decode()
+    assert r"in.csv\#2" in task.bucket.read("lab/rows/predictions/r1.problems.md").decode()
     task.bucket.write("lab/rows/infer/r1/in.csv", "a,b\n1,1\n3,1\n")
     assert run_inference(task).done == ["lab/rows/infer/r1"]
     assert task.bucket.read_if_there("lab/rows/predictions/r1.problems.md") is None
