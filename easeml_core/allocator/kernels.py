@@ -46,7 +46,7 @@ def tuned(
         return priors.build(template, arms, history)
     filled = fill(table)
     covariance, noise = fit(filled, kernel)
-    source = f"{kernel} kernel over {len(filled)} past tasks"
+    source = f"a kernel ({kernel}) over {len(filled)} past tasks"
     catalogue = priors.catalogue(arms, {}, {})
     return Prior(tuple(arms), filled.mean(axis=0), covariance, noise, source, table, catalogue, tasks)
 

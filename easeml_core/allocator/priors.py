@@ -74,11 +74,11 @@ def build(
     mean, covariance = catalogue(arms, features or {}, strengths or {})
     table, tasks = known(arms, history)
     if not len(table):
-        return Prior(arms, mean, covariance, NOISE, "catalogue")
+        return Prior(arms, mean, covariance, NOISE, "the catalogue")
     fitted_mean, fitted = _fit(table, mean, covariance)
-    number = f"{len(table)} task" if len(table) == 1 else f"{len(table)} tasks"
-    log.debug("prior of %s: %d arms, history of %s", template, len(arms), number)
-    source = f"catalogue and history of {number}"
+    number = f"{len(table)} past task{'s' * (len(table) > 1)}"
+    log.debug("prior of %s: %d arms, %s", template, len(arms), number)
+    source = f"the catalogue and {number}"
     return Prior(arms, fitted_mean, fitted, NOISE, source, table, (mean, covariance), tasks)
 
 

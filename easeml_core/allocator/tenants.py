@@ -155,10 +155,13 @@ class Greedy:
         if len(board.servable) == 1:
             return Pick(first, (), f"{first.task.task}, {so_far(first)}, is the only task with work left")
         gain, name = promise[first.task.task], first.task.task
+        above = f"{abs(gain):.2f} {'above' if gain >= 0 else 'below'} {so_far(first)}"
         why = (
-            f"{name} has the largest optimistic gain, {abs(gain):.2f} {'above' if gain >= 0 else 'below'} "
-            f"{so_far(first)}, among the {len(inside)} of {count(len(promise), 'task')} that may be "
-            "furthest from their best"
+            f"{name} may be furthest from its best of {len(promise)} tasks, with an optimistic gain of "
+            f"{above}"
+            if len(inside) == 1
+            else f"{name} has the largest optimistic gain, {above}, among the {len(inside)} of "
+            f"{len(promise)} tasks that may be furthest from their best"
         )
         return Pick(first, tuple(rest), why)
 

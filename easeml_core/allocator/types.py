@@ -124,7 +124,7 @@ class Prior:
     """Joint Gaussian prior over the arms of one template, before a task has observations.
 
     `mean` has shape `(K,)`, `covariance` shape `(K, K)`, in the order of `arms`; `noise` is the variance
-    of an observation. `source` says where it comes from (`catalogue`, `history of 12 tasks`).
+    of an observation. `source` says where it comes from (`the catalogue and 12 past tasks`).
 
     A Gaussian cannot hold all that past tasks say. For policies that learn more from them, `history`
     `(N, K)` are their qualities, NaN where unknown, `tasks` what those tasks are called, and `catalogue` the

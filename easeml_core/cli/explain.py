@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from easeml_core.allocator.tenants import count
 from easeml_core.cli.calibration import judged
 from easeml_core.cli.output import printable, seconds, table
 
@@ -49,11 +50,7 @@ def came(decision: dict[str, Any]) -> str:
         if decision["outcome"] in ENDED:
             return f"the trial {ENDED[decision['outcome']]} after {took}"
         return f"nothing yet, the trial is {decision['outcome']}"
-    inside = next(
-        (share for share in HOW_OFTEN if _within(decision["quality"], decision["intervals"][share])), None
-    )
-    where = f"inside the {inside} % interval" if inside else "outside both intervals"
-    return f"quality {decision['quality']:.3f}, {where}, in {took}{_against(decision)}"
+    return f"quality {decision['quality']:.3f}, {_where(decision)}, in {took}{_against(decision)}"
 
 
 def decisions_list(decisions: list[dict[str, Any]], calibration: dict[str, Any]) -> RenderableType | str:
@@ -130,7 +127,7 @@ def _seen(seen: dict[str, Any], task: str) -> list[str]:
     history = f" ({', '.join(tried)}{f' and {more} before' if more else ''})" if tried else ""
     running = [f"{one['candidate']} on {one['device']}" for one in seen["running"]]
     limits = [
-        "" if seen["remaining_trials"] is None else f"{seen['remaining_trials']} trials",
+        "" if seen["remaining_trials"] is None else count(seen["remaining_trials"], "trial"),
         "" if seen["remaining_seconds"] is None else f"{seconds(seen['remaining_seconds'])} of device time",
         ""
         if seen["deadline_in_seconds"] is None
@@ -138,11 +135,11 @@ def _seen(seen: dict[str, Any], task: str) -> list[str]:
     ]
     left = " and ".join(limit for limit in limits if limit) or "no limit"
     return [
-        f"Seen: {seen['open_tasks']} open tasks, {seen['tasks_with_work']} with work left, "
-        f"{seen['running_trials']} trials running. {task} (weight {seen['weight']:g}) had ended "
-        f"{len(seen['tried'])} of {seen['candidates']} candidates{history}, "
+        f"Seen: {count(seen['open_tasks'], 'open task')}, {seen['tasks_with_work']} with work left, "
+        f"{count(seen['running_trials'], 'trial')} running. {task} (weight {seen['weight']:g}) had ended "
+        f"{len(seen['tried'])} of {count(seen['candidates'], 'candidate')}{history}, "
         + (f"ran {', '.join(running)}, " if running else "")
-        + f"could start {seen['left']}, had {left} left, and had waited {seen['waited']} decisions."
+        + f"could start {seen['left']}, had {left} left, and had waited {count(seen['waited'], 'decision')}."
     ]
 
 
@@ -152,7 +149,7 @@ def _basis(basis: dict[str, Any]) -> list[str]:
     text = f"Believed: learned from {basis['learned_from']}"
     before = basis.get("before_any_trial")
     if before:
-        text += f"; before any trial {before['quality']:.3f} ± {before['deviation']:.3f}"
+        text += f"; before any trial of the task {before['quality']:.3f} ± {before['deviation']:.3f}"
     if basis.get("jitter"):
         text += (
             "; that was not quite consistent in itself, so "
@@ -185,5 +182,9 @@ def _against(decision: dict[str, Any]) -> str:
     return f", {how} as predicted"
 
 
-def _within(quality: float, interval: list[float]) -> bool:
-    return interval[0] <= quality <= interval[1]
+def _where(decision: dict[str, Any]) -> str:
+    quality, intervals = decision["quality"], decision["intervals"]
+    for share in HOW_OFTEN:
+        if intervals[share][0] <= quality <= intervals[share][1]:
+            return f"inside the {share} % interval"
+    return f"{'above' if quality > intervals[share][1] else 'below'} both intervals"

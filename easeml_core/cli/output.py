@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,9 @@ from easeml_core.errors import EasemlError, OperatorError, Problem, TemporaryErr
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+NO_TERMINAL_WIDTH = 200  # columns; a file or a pipe has no edge at which to fold a name
 
 
 class Code(IntEnum):
@@ -59,10 +63,14 @@ def print_json(data: Any) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console; plain text without a terminal. Text given to it is never read as markup."""
+    """A rich console; plain text, and tables as wide as they are, without a terminal. Text given to it is
+    never read as markup."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False)
+    made = Console(stderr=stderr, markup=False, emoji=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = NO_TERMINAL_WIDTH
+    return made
 
 
 def say(text: str) -> None:

@@ -162,7 +162,8 @@ def simulated(
         if name != CLAIRVOYANT:
             make_policy(name)
     names = list(dict.fromkeys([*policies, CLAIRVOYANT]))
-    with Progress(console=console(stderr=True), transient=True, disable=quiet) as bar:
+    screen = console(stderr=True)
+    with Progress(console=screen, transient=True, disable=quiet or not screen.is_terminal) as bar:
         job = bar.add_task(f"replaying {len(names)} policies, {repeats} times", total=repeats)
         return measure(
             results,

@@ -30,14 +30,17 @@ def save_curves(measured: Mapping[str, Curves], path: Path, *, title: str) -> No
 
 def draw_curves(axes: Any, measured: Mapping[str, Curves], *, title: str, which: str = "average") -> None:
     """Draw one curve for each policy, on logarithmic axes."""
-    shares = np.geomspace(1e-4, 1.0, 400)
+    # From just before the first trial of anybody ended.
+    ends = [share for found in measured.values() for share in found.shares if share > 0]
+    start = max(1e-4, 0.5 * min(ends, default=1.0))
+    shares = np.geomspace(start, 1.0, 400)
     for number, (name, found) in enumerate(measured.items()):
         style = ":" if name == "clairvoyant" else "-"
         colour = "#000000" if name == "clairvoyant" else COLOURS[number % len(COLOURS)]
         values = np.maximum(found.at(shares, which), 1e-5)
         width = 2.2 if number == 0 else 1.2
         axes.step(shares, values, style, where="post", label=name, color=colour, linewidth=width)
-    axes.set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(5e-4, 1), title=title)
+    axes.set(xscale="log", yscale="log", xlim=(start, 1), ylim=(5e-4, 1), title=title)
     axes.set(xlabel="share of the total cost", ylabel=f"{which} accuracy loss")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)

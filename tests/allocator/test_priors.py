@@ -28,7 +28,7 @@ def ragged(seed, tasks, arms=ARMS, known=0.6):
 
 def test_without_history_it_is_the_catalogues():
     prior = build("vector-classification", ARMS, (), FEATURES, {"a": 0.9})
-    assert prior.source == "catalogue"
+    assert prior.source == "the catalogue"
     assert prior.mean == pytest.approx([0.9, priors.MEAN, priors.MEAN, priors.MEAN])
     correlation = prior.covariance / np.outer(*[np.sqrt(np.diagonal(prior.covariance))] * 2)
     assert correlation[0, 1] > correlation[0, 2] > correlation[0, 3]  # near, far, without features
@@ -95,7 +95,7 @@ def test_history_takes_over_smoothly():
     assert (deviations < 0.08).all()
     steps = [np.abs(b.mean - a.mean).max() for a, b in pairwise(builds)]
     assert max(steps) < 0.25  # no jump from one past task to the next
-    assert builds[2].source == "catalogue and history of 2 tasks"
+    assert builds[2].source == "the catalogue and 2 past tasks"
 
 
 def test_an_arm_that_no_task_tried_follows_what_the_others_showed():

@@ -57,7 +57,7 @@ def test_decisions_and_explain_by_number_and_by_trial(easeml: Easeml, busy: Serv
     text = easeml("explain", trial).stdout
     assert f"Why: {decision['reason']}" in text
     assert "\n".join(by_number["words"]) in text
-    for word in ("Seen: 1 open tasks", "Believed: learned from", "Expected: quality", "nothing yet", "over"):
+    for word in ("Seen: 1 open task, ", "Believed: learned from", "Expected: quality", "nothing yet", "over"):
         assert word in text
     assert decision["reason"] in easeml("decisions").stdout
 

@@ -39,6 +39,19 @@ def small_app(error: Exception) -> typer.Typer:
     return made
 
 
+def test_without_a_terminal_no_cell_is_folded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    row = [f"{'x' * 20}-{number}" for number in range(6)]
+    output.emit(row, False, lambda row: output.table("abcdef", [row]))
+    whole = capsys.readouterr().out
+    assert all(cell in whole for cell in row)
+    monkeypatch.setenv("COLUMNS", "60")
+    output.emit(row, False, lambda row: output.table("abcdef", [row]))
+    assert row[0] not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

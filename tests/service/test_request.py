@@ -65,13 +65,13 @@ def test_earlier_data_is_prior_and_not_an_answer(service: Service, add_task: Any
     before = situation(service).request.priors["image-classification"]
     tried = [train(service, make_result, quality) for quality in (0.2, 0.25)]
     during = situation(service).request
-    assert during.priors["image-classification"].source == before.source == "catalogue"
+    assert during.priors["image-classification"].source == before.source == "the catalogue"
     assert len(during.tasks[0].completed) == 2
     add_task(candidates=["NIN", "AlexNet", "SmallCNN"], digest="d2")
     after = situation(service).request
     assert after.tasks[0].completed == ()
     prior = after.priors["image-classification"]
-    assert "history of 1 task" in prior.source
+    assert "1 past task" in prior.source
     at = [prior.arms.index(arm) for arm in tried]
     assert np.all(prior.mean[at] < before.mean[at])
 
