@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from easeml_core.naming import CandidateName
-from easeml_core.workorder import WorkOrder
+from easeml_core.workorder import Outcome, WorkOrder
 from training.examples import Examples
 from training.feed import Feed
 from training.group import Group
@@ -26,7 +26,7 @@ from training.run_log import RunLog, Unlogged
 from training.score import DivergedError
 from training.search import Search, Tried
 from training.speed import Speed
-from training.watch import Unwatched, Watch
+from training.watch import Stopped, Unwatched, Watch
 
 log = logging.getLogger("training")
 
@@ -49,7 +49,7 @@ class NetworkTrainee:
     ) -> None:
         self.order, self.examples, self.device, self.watch, self.runs = order, examples, device, watch, runs
         self.group = group or Group()
-        self._feed = Feed(examples, device)
+        self.feed = Feed(examples, device)
         self._best: tuple[int, Network] | None = None
 
     @property
@@ -97,9 +97,15 @@ class NetworkTrainee:
             network = self._build(recipe.seed, tried.setting)
             size = 4 * sum(_FLOATS * parameter.numel() for parameter in network.parameters())
             try:
-                train(network, self._feed, recipe, self.watch, progress, epochs, after_epoch)
+                train(network, self.feed, recipe, self.watch, progress, epochs, after_epoch)
             except DivergedError:
                 child.state = "diverged"
+                raise
+            except Stopped as stop:
+                if stop.outcome is Outcome.DEADLINE and progress.best is not None:
+                    progress.resume = None  # its time is used: nothing goes on from here
+                    search.checkpoint.save_setting(index, progress.state())
+                    self._note(tried, progress)
                 raise
         self._note(tried, progress)
         tried.state = child.state = "done" if recipe.is_over(progress) else "paused"

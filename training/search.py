@@ -110,13 +110,13 @@ class Search:
 
     @property
     def best(self) -> int | None:
-        """Which setting is best of those that came through a rung; the first of equals."""
-        through = [
+        """Which setting is best of those that have a quality and did not diverge; the first of equals."""
+        usable = [
             index
             for index, entry in enumerate(self.tried)
-            if entry.state in ("paused", "done") and entry.quality is not None
+            if entry.state != "diverged" and entry.quality is not None
         ]
-        return max(through, key=lambda index: self.tried[index].quality or 0.0, default=None)
+        return max(usable, key=lambda index: self.tried[index].quality or 0.0, default=None)
 
     def run(self, epochs: int, trainee: Trainee, least: int = 1) -> None:
         """Train all settings by the plan for at most `epochs` epochs, each for `least` or more.

@@ -117,8 +117,7 @@ class _Attempt:
         self.watch = watch
         try:
             with limited_memory(_memory_limit(self.order)):
-                self._train(watch)
-            return Outcome.SUCCEEDED, ""
+                return Outcome.SUCCEEDED, self._train(watch)
         except Stopped as stop:
             if stop.outcome is Outcome.INTERRUPTED and (others := self._failure_of_others()) is not None:
                 return others
@@ -146,7 +145,8 @@ class _Attempt:
     def _failure_of_others(self) -> tuple[Outcome, str] | None:
         return together.failure_of_others(self.folder, self.group)
 
-    def _train(self, watch: Watch) -> None:
+    def _train(self, watch: Watch) -> str:
+        """Train, package and log; gives what there is to say of a success."""
         order = self.order
         with self._timed("start"):
             torch_device = _set_up(order, self.group)
@@ -175,7 +175,7 @@ class _Attempt:
         self.group.wait()  # before anything is written, the others have read it
         self.timings["train_begun_at"] = time.time()
         with self._timed("train"):
-            self._search(search, trainee, watch)
+            remark = self._search(search, trainee, watch)
         self.timings["train_ended_at"] = time.time()
         if search.best is None:
             raise _AllDivergedError(f"every setting diverged; the last: {search.tried[-1].reason}")
@@ -190,8 +190,10 @@ class _Attempt:
         self._log_model(trainee, search, self.runs)
         self.known |= self._fields_of(search.tried[search.best]) | {"train_score": train_scored.score}
         checkpoint.clear()
+        return remark
 
-    def _search(self, search: Search, trainee: NetworkTrainee | PipelineTrainee, watch: Watch) -> None:
+    def _search(self, search: Search, trainee: NetworkTrainee | PipelineTrainee, watch: Watch) -> str:
+        """Search until the end or the limit; gives a remark where it was the limit."""
         epochs = self.order.max_epochs if isinstance(trainee, NetworkTrainee) else 1
         try:
             search.run(epochs, trainee, _least_epochs(self.order, trainee.examples))
@@ -199,8 +201,11 @@ class _Attempt:
             # A limit is not a failure of what was already found within it.
             if stop.outcome is not Outcome.DEADLINE or search.best is None:
                 raise
-            log.info("%s: using the best of what came through a rung", stop.reason)
             watch.accept()
+            remark = f"{stop.reason}: the best of what it had by then counts"
+            log.info("%s", remark)
+            return remark
+        return ""
 
     def _log_model(self, trainee: NetworkTrainee | PipelineTrainee, search: Search, runs: RunLog) -> None:
         from mlflow.models import Model

@@ -57,6 +57,8 @@ def status_text(status: Status) -> str:
             for t in status.leaderboard
         ]
         parts.append("## Leaderboard\n\n" + table(head, best))
+        remarks = [f"- {t['trial']}, {plain(t['reason'])}\n" for t in status.leaderboard if t["reason"]]
+        parts.append("".join(remarks))
     failed = [t for t in status.trials if t["state"] in ("failed", "diverged", "lost")]
     if failed:
         rows = [(t["candidate"], t["state"], t["reason"]) for t in failed]

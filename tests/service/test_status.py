@@ -53,6 +53,23 @@ def trained(service: Service, add_task: Any, make_result: Any, mlflow_url: str) 
     return service, task_id
 
 
+def test_a_trial_that_met_its_limit_is_on_the_leaderboard_with_a_remark(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    task_id = add_task()
+    a = decide.decide(service, "cpu0", 0.0)
+    assert a is not None
+    said = "computed longer than its limit of 50 s: the best of what it had by then counts"
+    result = make_result(a.trial_id, 1, 0.8, reason=said, cost_seconds=50.2)
+    assert settle.settle(service, a.trial_id, 1, result).promote
+    write_status(service, task_id)
+    status = json.loads(service.bucket.read("clinic/tumours/status.json"))
+    [best] = status["leaderboard"]
+    assert (best["state"], best["quality"], best["reason"]) == ("succeeded", 0.8, said)
+    assert status["budget"]["charged_seconds"] == 50.2
+    assert f"- {best['trial']}, {said}\n" in service.bucket.read("clinic/tumours/status.md").decode()
+
+
 def links(service: Service) -> Any:
     return json.loads(service.bucket.read("clinic/tumours/status.json"))["links"]
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 
 from easeml_core.catalog import halving
+from easeml_core.data import open_version
 from easeml_core.errors import FencedError
 from easeml_core.tracking import Tracking
 from easeml_core.workorder import Outcome, TrialResult, WorkOrder
 from training.checkpoint import Checkpoint
+from training.examples import Examples
 from training.loop import rate_factor
 from training.score import DivergedError, Scored
 from training.search import NoMemoryError, Search, Tried
@@ -192,23 +196,62 @@ def test_a_dropped_setting_is_a_killed_run_among_the_children(make_order: MakeOr
     assert epochs == {"FINISHED": 3, "KILLED": 1}
 
 
+@pytest.fixture
+def limit_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """`limit_after(n)` has trials meet their limit when the watch is asked for the time after the n-th."""
+
+    def limit(asked: int) -> None:
+        calls = itertools.count()
+
+        def check(self: Watch) -> None:
+            if next(calls) >= asked:
+                raise Stopped(Outcome.DEADLINE, "computed longer than its limit of 50 s")
+
+        monkeypatch.setattr(Watch, "check", check)
+
+    return limit
+
+
 @pytest.mark.usefixtures("few_steps")
 def test_a_limit_keeps_the_best_of_what_came_through_a_rung(
-    make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch
+    make_order: MakeOrder, limit_after: Callable[[int], None]
 ) -> None:
-    calls = 0
-
-    def check(self: Watch) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 9:  # in the second setting
-            raise Stopped(Outcome.DEADLINE, "computed longer than its limit")
-
-    monkeypatch.setattr(Watch, "check", check)
+    limit_after(9)  # in the second setting
     result = run_attempt(make_order("SmallCNN", "image", search=RATES).parent)
     assert result.outcome is Outcome.SUCCEEDED, result.reason
     assert result.hyperparameters == {"learning_rate": 0.003}
     assert result.model_uri is not None
+
+
+def test_a_limit_keeps_the_best_epoch_of_the_setting_in_training(
+    make_order: MakeOrder,
+    mlflow_url: str,
+    limit_after: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches of 16 of 72 examples: the watch is asked six times in an epoch, and the third is not over."""
+    limit_after(15)
+    path = make_order("SmallCNN", "image", search={"learning_rate": 0.01}, max_epochs=8)
+    result = run_attempt(path.parent)
+    assert result.outcome is Outcome.SUCCEEDED, result.reason
+    assert result.reason == "computed longer than its limit of 50 s: the best of what it had by then counts"
+    assert (result.epochs, result.hyperparameters) == (2, {"learning_rate": 0.01})
+    run = Tracking(mlflow_url).client.get_run(str(result.mlflow_run_id))
+    assert (run.info.status, run.data.tags["easeml.reason"]) == ("FINISHED", result.reason)
+    examples = Examples(open_version(Path(WorkOrder.read(path).version_dir)))
+    validation = examples.version.val
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_url)
+    answers = mlflow.pyfunc.load_model(str(result.model_uri)).predict(examples.inputs(validation))
+    assert (answers.argmax(1) == examples.targets(validation)).mean() == pytest.approx(result.score)
+
+
+def test_a_limit_within_the_first_epoch_leaves_nothing(
+    make_order: MakeOrder, limit_after: Callable[[int], None]
+) -> None:
+    limit_after(3)
+    result = run_attempt(make_order("SmallCNN", "image", search=RATES).parent)
+    assert (result.outcome, result.quality, result.model_uri) == (Outcome.DEADLINE, None, None)
+    assert result.reason == "computed longer than its limit of 50 s"
 
 
 def test_the_rate_rises_then_falls_to_nothing() -> None:
