@@ -28,7 +28,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.training import bare, ours, timed
+from benchmarks.training import bare, timed, train_watched
 from benchmarks.versions import Arrays, order_of, stage
 from easeml_core.catalog import models_for
 from easeml_core.data import open_version
@@ -42,14 +42,14 @@ TINY = ("SmallCNN",)
 CHILD = """
 import sys
 from pathlib import Path
-from benchmarks.training import ours
+from benchmarks.training import train_watched
 from easeml_core.data import open_version
 from easeml_core.workorder import WorkOrder
 from training import device as devices
 from training.examples import Examples
 order = WorkOrder.read(Path(sys.argv[1]))
 devices.seed_everything(order.seed)
-print(ours(order, Examples(open_version(Path(order.version_dir))), devices.resolve(order.device)))
+print(train_watched(order, Examples(open_version(Path(order.version_dir))), devices.resolve(order.device)))
 """
 
 
@@ -129,10 +129,10 @@ def main(
         )
         for candidate in TINY if tiny else (model.name for model in models_for("image-classification")):
             order = order_of(root, candidate, version, **fields)
-            ours(order, examples, device)  # warms up: kernels are chosen, memory is taken
+            train_watched(order, examples, device)  # warms up: kernels are chosen, memory is taken
             qualities: list[float] = []
-            mine = timed(lambda o=order, q=qualities: q.append(ours(o, examples, device)))  # type: ignore[misc]
-            other = timed(lambda o=order: bare(o, examples, device))  # type: ignore[misc]
+            mine = timed(lambda o=order, q=qualities: q.append(train_watched(o, examples, device)))  # type: ignore[misc]
+            other = timed(lambda o=order: list(bare(o, examples, device)))  # type: ignore[misc]
             speeds = seen / mine.wall, seen / other.wall
             table.add_row(
                 candidate,
@@ -144,7 +144,7 @@ def main(
         console.print(table)
         fields |= {"max_epochs": 4 * epochs, "patience": 4 * epochs}
         whole, broken = (order_of(root, TINY[0], version, **fields) for _ in range(2))
-        first = ours(whole, examples, device)
+        first = train_watched(whole, examples, device)
         killed, second = resumed(broken)
     finally:
         shutil.rmtree(root, ignore_errors=True)

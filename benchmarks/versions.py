@@ -21,8 +21,8 @@ Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 def stage(folder: Path, inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kind: str) -> Path:
     """Write a data version with a fifth of the examples for validation; gives its folder.
 
-    `inputs`: images (N, H, W, C), vectors (N, D), or series of one length (N, T, D). `targets`: (N,) classes,
-    or (N, 1) values.
+    `inputs`: images (N, H, W, C), vectors (N, D), or series (N, T, D) with NaN after the end of shorter ones.
+    `targets`: (N,) classes, or (N, 1) values.
     """
     folder.mkdir(parents=True)
     n, is_classes = len(inputs), targets.ndim == 1
@@ -31,9 +31,11 @@ def stage(folder: Path, inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kin
     arrays |= {"train": np.sort(order[n // 5 :]), "val": np.sort(order[: n // 5])}
     facts: dict[str, Any] = {"kind": kind, "shape": inputs.shape[1:], "dtype": str(inputs.dtype)}
     if kind == "series":
-        steps, features = inputs.shape[1:]
-        arrays |= {"values": inputs.reshape(-1, features), "offsets": np.arange(n + 1) * steps}
-        facts |= {"shape": (features,), "max_length": steps, "mean_length": float(steps)}
+        there = ~np.isnan(inputs).any(-1)
+        lengths = there.sum(1)
+        arrays |= {"values": inputs[there], "offsets": np.concatenate([[0], lengths.cumsum()])}
+        facts |= {"shape": inputs.shape[2:], "max_length": int(lengths.max())}
+        facts |= {"mean_length": float(lengths.mean())}
     else:
         arrays["inputs"] = inputs
     for name, array in arrays.items():
@@ -46,8 +48,8 @@ def stage(folder: Path, inputs: npt.NDArray[Any], targets: npt.NDArray[Any], kin
         n_train=len(arrays["train"]),
         n_val=len(arrays["val"]),
         classes=tuple(f"c{i}" for i in range(facts["outputs"])) if is_classes else None,
-        low=float(inputs.min()),
-        high=float(inputs.max()),
+        low=float(np.nanmin(inputs)),
+        high=float(np.nanmax(inputs)),
         dynamic_range=1.0,
         reference={} if is_classes else {"mse": float(targets.var())},
         validation_fraction=0.2,
@@ -100,23 +102,52 @@ def gunpoint() -> Arrays:
     return series, (np.concatenate([train_y, test_y]).astype(np.int64) - 1)
 
 
+def gunpoint_cut() -> Arrays:
+    """The same movements, each cut off after 50 to 150 steps."""
+    series, classes = gunpoint()
+    ends = np.random.default_rng(0).integers(50, series.shape[1] + 1, len(series))
+    series[np.arange(series.shape[1]) >= ends[:, None]] = np.nan
+    return series, classes
+
+
 DATA: Mapping[str, tuple[str, Callable[[], Arrays]]] = {
     "digits": ("image", digits),
     "mnist": ("image", mnist),
     "cancer": ("vector", cancer),
     "diabetes": ("vector", diabetes),
     "gunpoint": ("series", gunpoint),
+    "gunpoint-cut": ("series", gunpoint_cut),
 }
 
 
 def version_of(root: Path, name: str, most: int | None = None) -> Path:
-    """Folder of the data version `name`, of at most `most` examples, made below `root` once."""
+    """Folder of the data version `name`, of at most `most` examples, made below `root` once.
+
+    Other names are those of example tasks, of which there are all examples.
+    """
+    if name not in DATA:
+        return _of_example(root, name)
     kind, load = DATA[name]
     folder = root / f"{name}-{most or 'all'}"
     if not folder.exists():
         inputs, targets = load()
         stage(folder, inputs[:most], targets[:most], kind)
     return folder
+
+
+def _of_example(root: Path, name: str) -> Path:
+    from easeml_core.data import Limits, build_version
+    from easeml_core.naming import version_dir
+    from easeml_core.spec import load_spec
+    from examples.catalogue import EXAMPLES
+
+    example = next(example for example in EXAMPLES if str(example.name) == name)
+    upload = example.lay_out_once(root / "examples").folder
+    spec = load_spec((upload / "task.yaml").read_bytes())
+    facts = build_version(
+        upload, spec, parent=None, limits=Limits(), versions_dir=root / "versions", name=example.name
+    )
+    return version_dir(root / "versions", example.name, facts.digest)
 
 
 def order_of(root: Path, candidate: str, version: Path, **fields: Any) -> WorkOrder:

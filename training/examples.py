@@ -71,10 +71,13 @@ def padded(
     """
     starts, ends = offsets[indices], offsets[indices + 1]
     longest = max(int((ends - starts).max(initial=0)), 1)
+    values = np.asarray(values)  # a slice of a memory map takes forty times as long as one of an array
     width = values.shape[1]
+    if children is not None:
+        children = np.asarray(children)
     columns = width + (0 if children is None else children.shape[1])
     batch = np.full((len(indices), longest, columns), np.nan, dtype=np.float32)
-    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         batch[row, : end - start, :width] = values[start:end]
         if children is not None:
             batch[row, : end - start, width:] = children[start:end]

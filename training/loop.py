@@ -121,7 +121,7 @@ def train(
     while progress.epoch < epochs and not recipe.is_over(progress):
         watch.epoch = progress.epoch + 1
         plan = _plan(train_indices, recipe, progress.epoch)
-        seed_torch(_seed(recipe.seed, progress.epoch, group.rank), speed.device)
+        seed_torch(seed_of(recipe.seed, progress.epoch, group.rank), speed.device)
         network.train()
         fed = feed.batches(piece for _, pieces in plan for piece in pieces)
         total, short = torch.zeros(2, device=speed.device)
@@ -193,7 +193,7 @@ def _plan(indices: Indices, recipe: Recipe, epoch: int) -> list[tuple[int, list[
     return plan
 
 
-def _seed(*parts: int) -> int:
+def seed_of(*parts: int) -> int:
     """A seed in [0, 2^63) of its own for each combination of numbers."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
