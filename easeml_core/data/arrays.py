@@ -1,4 +1,4 @@
-"""Reads `.npz` files without ever unpickling, mapping their arrays from disk instead of loading them.
+"""Reads arrays: those of an `.npz` file, or `.npy` files of one folder, which are called as the arrays.
 
 Accepted names: `x` `inputs` `data` `images` for the inputs, `y` `targets` `labels` `target` for what to
 predict, each also with `_train`, `_val`, `_test` behind it; `ids`, `classes` and, for series, `lengths` or
@@ -7,20 +7,17 @@ predict, each also with `_train`, `_val`, `_test` behind it; `ids`, `classes` an
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from easeml_core.data.archives import is_of_this_host
+from easeml_core.data.array_files import Allowance, ArrayFiles
 from easeml_core.data.block import Block
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form, split_hint
-from easeml_core.data.limits import Limits
 from easeml_core.data.staging import finite
 from easeml_core.data.text import plain
 from easeml_core.data.tree import SourceFile
@@ -28,27 +25,11 @@ from easeml_core.data.units import Units
 
 INPUT_NAMES = ("x", "inputs", "data", "images", "values")
 TARGET_NAMES = ("y", "targets", "labels", "target", "label")
-_CHUNK = 1 << 20
-# Below this size no ratio is suspicious.
-_RATIO_FROM = 64 << 20
+_SAVE = "numpy.savez_compressed(path, x=inputs, y=labels)"
 
 
-@dataclass(slots=True)
-class Allowance:
-    """What all `.npz` files of one upload may still take: `bytes` unpacked, `rows` in all their inputs."""
-
-    bytes: int
-    rows: int
-    ratio: float
-
-    @classmethod
-    def of(cls, limits: Limits) -> Allowance:
-        """The allowance of one upload."""
-        return cls(limits.max_upload_bytes, limits.max_rows, limits.max_expansion_ratio)
-
-
-def read_npz(
-    file: SourceFile,
+def read_arrays(
+    files: ArrayFiles,
     form: Form,
     units: Units,
     allowance: Allowance,
@@ -57,10 +38,12 @@ def read_npz(
     *,
     labelled: bool,
 ) -> Iterator[Example]:
-    """The examples of one file, in its order; problems go to `findings`. `units` are those of the inputs."""
-    told = len(findings.problems)
-    arrays = _members(file, allowance, scratch, findings)
-    found, where = False, f"data/{file.name}"
+    """The examples of arrays that belong together, in their order; problems go to `findings`. `units` are
+    those of the inputs; `scratch` is an empty folder."""
+    arrays = files.load(allowance, scratch, findings)
+    if arrays is None:
+        return
+    found = False
     for name in sorted(arrays):
         base, _, end = name.rpartition("_")
         hint = split_hint(end) if base else None
@@ -68,7 +51,8 @@ def read_npz(
         if base not in INPUT_NAMES:
             continue
         found = True
-        suffix = name[len(base) :]
+        suffix, file = name[len(base) :], files.file_of(name)
+        where = f"data/{file.name}"
         targets = _first(arrays, [target + suffix for target in TARGET_NAMES])
         ids = _first(arrays, [f"ids{suffix}", f"id{suffix}"])
         inputs = Block(
@@ -91,63 +75,26 @@ def read_npz(
                 lengths=arrays.get(f"target_lengths{suffix}"),
                 offsets=arrays.get(f"target_offsets{suffix}"),
             )
-        part = _Part(file, name, inputs, targets, answers, ids, arrays.get("classes"), hint)
+        lead = f"{file.name}:{name}" if hint and files.is_packed else file.name
+        part = _Part(lead, file, name, inputs, targets, answers, ids, arrays.get("classes"), hint)
         yield from part.examples(form, units, allowance, findings, labelled=labelled)
-    if not found and len(findings.problems) == told:
+    if not found:
         text = f"has no inputs: expected an array named {', '.join(INPUT_NAMES[:-1])}; found {sorted(arrays)}"
-        findings.problem(where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
+        findings.problem(f"data/{files.files[0].name}", text, fix=_SAVE)
 
 
-def number_types(file: SourceFile, *, targets: bool = False) -> set[np.dtype[Any]]:
-    """The types of all inputs (and `targets`, where asked), by their headers; none of an unreadable file."""
+def number_types(files: ArrayFiles, *, targets: bool = False) -> set[np.dtype[Any]]:
+    """The types of all inputs (and `targets`, where asked), by their headers; none of unreadable files."""
     names = (*INPUT_NAMES, *TARGET_NAMES) if targets else INPUT_NAMES
-    found: set[np.dtype[Any]] = set()
     try:
-        with zipfile.ZipFile(file.path) as opened:
-            for info in opened.infolist():
-                name = info.filename.removesuffix(".npy").lower()
-                if any(name == base or name.startswith(f"{base}_") for base in names):
-                    with opened.open(info) as stream:
-                        npy = np.lib.format
-                        old = npy.read_magic(stream) == (1, 0)
-                        read = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
-                        found.add(read(stream)[2])
+        headers = files.headers()
     except Exception:  # numpy and zipfile raise many classes on broken input; it is named when it is read
         return set()
-    return found
-
-
-def _members(
-    file: SourceFile, allowance: Allowance, scratch: Path, findings: Findings
-) -> dict[str, npt.NDArray[Any]]:
-    where = f"data/{file.name}"
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    left = max(_RATIO_FROM, int(file.path.stat().st_size * allowance.ratio))
-    try:
-        with zipfile.ZipFile(file.path) as opened:
-            for number, info in enumerate(opened.infolist()):
-                name = info.filename.removesuffix(".npy")
-                path = scratch / f"{number}.npy"
-                with opened.open(info) as source, path.open("xb") as out:
-                    while chunk := source.read(_CHUNK):
-                        left -= len(chunk)
-                        allowance.bytes -= len(chunk)
-                        if min(left, allowance.bytes) < 0:
-                            findings.problem(where, "unpacks to more than is allowed")
-                            return {}
-                        out.write(chunk)
-                array = np.load(path, mmap_mode="r" if info.file_size > _CHUNK else None, allow_pickle=False)
-                arrays[name] = array
-    except Exception as error:  # numpy and zipfile raise many classes on broken input
-        if is_of_this_host(error):
-            raise
-        text = str(error) or type(error).__name__
-        if "allow_pickle" in text:
-            text = "it holds Python objects, which are never loaded"
-        fix = "save plain arrays of numbers or text with numpy.savez_compressed"
-        findings.problem(where, f"cannot be read: {text}", fix=fix)
-        return {}
-    return arrays
+    return {
+        dtype
+        for name, (_, dtype) in headers.items()
+        if any(name.lower() == base or name.lower().startswith(f"{base}_") for base in names)
+    }
 
 
 def _first(arrays: dict[str, npt.NDArray[Any]], names: list[str]) -> npt.NDArray[Any] | None:
@@ -160,6 +107,7 @@ class _Part:
 
     def __init__(
         self,
+        lead: str,
         file: SourceFile,
         name: str,
         inputs: Block,
@@ -170,7 +118,7 @@ class _Part:
         hint: str | None,
     ) -> None:
         self.where = f"data/{file.name}"
-        self.lead = file.name if hint is None else f"{file.name}:{name}"
+        self.lead = lead
         self.name, self.inputs, self.targets, self.answers = name, inputs, targets, answers
         self.ids, self.classes, self.hint = ids, classes, hint or file.split
 
@@ -237,7 +185,7 @@ class _Part:
         y = self.targets
         if y is None:
             text = f"has no labels for {self.name}: expected an array named {', '.join(TARGET_NAMES)}"
-            findings.problem(self.where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")
+            findings.problem(self.where, text, fix=_SAVE)
             return False
         if self.answers is not None:
             return self._check_answers(self.answers, units, findings, n)

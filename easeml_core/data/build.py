@@ -24,7 +24,7 @@ from easeml_core.data.intact import is_copy
 from easeml_core.data.labels import check_split, make_classes, refine
 from easeml_core.data.limits import Limits
 from easeml_core.data.npy import NpyWriter
-from easeml_core.data.readers import read_examples
+from easeml_core.data.readers import Reading, read_examples
 from easeml_core.data.refine import read_refinements
 from easeml_core.data.sources import Sources
 from easeml_core.data.staging import Staged, stage
@@ -119,10 +119,9 @@ class _Builder:
         if len(findings.problems) > before:
             # Where the sources do not go together, what their examples say of each other would only mislead.
             findings.check()
-        examples = read_examples(tree, sources, form, units, self.limits, scratch, findings, labelled=True)
-        staged = stage(
-            _counted(examples, progress), form, units.dtype, folder, findings, answers=form.has_answers
-        )
+        reading = Reading(tree, sources, form, units, self.limits, scratch, findings, labelled=True)
+        examples = _counted(read_examples(reading), progress)
+        staged = stage(examples, form, units.dtype, folder, findings, answers=form.has_answers)
         findings.check_share(len(staged), self.limits.max_broken_share)
         kept = self._refined(upload / naming.REFINE_FILE, staged)
         if not any(kept):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from easeml_core.data.findings import KEPT, Findings
 from easeml_core.data.forms import Form
 from easeml_core.data.limits import Limits
-from easeml_core.data.readers import read_examples
+from easeml_core.data.readers import Reading, read_examples
 from easeml_core.data.sources import Sources
 from easeml_core.data.staging import CHILDREN, INPUTS, OFFSETS, VALUES, Staged, stage
 from easeml_core.data.tree import collect
@@ -79,8 +79,8 @@ def read_inputs(folder: Path, *, facts: VersionFacts, limits: Limits, staging: P
         units = Units.of_facts(facts)
         if "columns" in facts.converted:
             findings.converted["columns"] = list(facts.converted["columns"])
-        examples = read_examples(tree, sources, form, units, limits, scratch, findings, labelled=False)
-        staged = stage(examples, form, facts.dtype, staging, findings, answers=False)
+        reading = Reading(tree, sources, form, units, limits, scratch, findings, labelled=False)
+        staged = stage(read_examples(reading), form, facts.dtype, staging, findings, answers=False)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     try:

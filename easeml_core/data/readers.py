@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from easeml_core.data import series, tables
@@ -17,123 +18,112 @@ from easeml_core.data.tree import SourceFile, Tree
 from easeml_core.data.units import Units
 
 
-def read_examples(
-    tree: Tree,
-    sources: Sources,
-    form: Form,
-    units: Units,
-    limits: Limits,
-    scratch: Path,
-    findings: Findings,
-    *,
-    labelled: bool,
-) -> Iterator[Example]:
-    """All examples of an upload, in order of file names and in `units`; `scratch` is an empty folder for
-    temporary files."""
-    examples = _read(tree, sources, form, units, limits, scratch, findings, labelled=labelled)
-    yield from units.checked(examples, findings)
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read, and how: the files of `tree`, sorted as `sources`, into examples of `form` in `units`.
+
+    `labelled`: whether they must say what is to be answered. `scratch` is an empty folder for temporary
+    files; what is found out goes to `findings`.
+    """
+
+    tree: Tree
+    sources: Sources
+    form: Form
+    units: Units
+    limits: Limits
+    scratch: Path
+    findings: Findings
+    labelled: bool
 
 
-def _read(
-    tree: Tree,
-    sources: Sources,
-    form: Form,
-    units: Units,
-    limits: Limits,
-    scratch: Path,
-    findings: Findings,
-    *,
-    labelled: bool,
-) -> Iterator[Example]:
+def read_examples(reading: Reading) -> Iterator[Example]:
+    """All examples of an upload, in order of file names within each kind of file."""
+    yield from reading.units.checked(_read(reading), reading.findings)
+
+
+def _read(reading: Reading) -> Iterator[Example]:
+    sources, form, findings, labelled = reading.sources, reading.form, reading.findings, reading.labelled
     labels_from: list[str] = []
     if sources.images and labelled and form.has_answers:
         from easeml_core.data.pairs import read_pairs
 
-        yield from read_pairs(sources.images, form, units, limits, findings)
+        yield from read_pairs(sources.images, form, reading.units, reading.limits, findings)
     elif sources.images:
-        yield from _read_images(tree, sources, form, units, limits, findings, labels_from, labelled=labelled)
+        yield from _read_images(reading, labels_from)
     for file in sources.tables:
         if file.name not in labels_from:
-            yield from _read_table(file, form, limits, findings, labelled=labelled)
+            yield from _read_table(file, reading)
     if sources.arrays:
-        yield from _read_arrays(sources, form, units, limits, scratch, findings, labelled=labelled)
+        yield from _read_arrays(reading)
     for file in sources.series:
         yield from series.read_ts(file, form, findings, labelled=labelled)
     if sources.lines or sources.samples or sources.objects:
-        yield from _read_records(tree, sources, form, findings, labelled=labelled)
+        yield from _read_records(reading)
 
 
-def _read_table(
-    file: SourceFile, form: Form, limits: Limits, findings: Findings, *, labelled: bool
-) -> Iterator[Example]:
+def _read_table(file: SourceFile, reading: Reading) -> Iterator[Example]:
+    form, findings, labelled = reading.form, reading.findings, reading.labelled
     if file.suffix not in PARQUET_ENDS:
         yield from tables.read_csv(file, form, findings, labelled=labelled)
         return
     from easeml_core.data.parquet import read_parquet
 
-    yield from read_parquet(file, form, limits.max_rows, findings, labelled=labelled)
+    yield from read_parquet(file, form, reading.limits.max_rows, findings, labelled=labelled)
 
 
-def _read_records(
-    tree: Tree, sources: Sources, form: Form, findings: Findings, *, labelled: bool
-) -> Iterator[Example]:
+def _read_records(reading: Reading) -> Iterator[Example]:
     from easeml_core.data.jsonlines import read_jsonl
     from easeml_core.data.objects import read_objects
     from easeml_core.data.samples import read_samples
 
+    sources, form, findings, labelled = reading.sources, reading.form, reading.findings, reading.labelled
     for file in sources.lines:
         yield from read_jsonl(file, form, findings, labelled=labelled)
     yield from read_samples(sources.samples, form, findings, labelled=labelled)
-    yield from read_objects(tree, sources.objects, form, findings, labelled=labelled)
+    yield from read_objects(reading.tree, sources.objects, form, findings, labelled=labelled)
 
 
-def _read_arrays(
-    sources: Sources,
-    form: Form,
-    units: Units,
-    limits: Limits,
-    scratch: Path,
-    findings: Findings,
-    *,
-    labelled: bool,
-) -> Iterator[Example]:
-    from easeml_core.data.arrays import Allowance, read_npz
+def _read_arrays(reading: Reading) -> Iterator[Example]:
+    from easeml_core.data.array_files import Allowance, together
+    from easeml_core.data.arrays import read_arrays
 
-    allowance = Allowance.of(limits)
-    for number, file in enumerate(sources.arrays):
-        folder = scratch / f"npz-{number}"
+    allowance = Allowance.of(reading.limits)
+    for number, files in enumerate(together(reading.sources.arrays)):
+        folder = reading.scratch / f"arrays-{number}"
         folder.mkdir()
         try:
-            yield from read_npz(file, form, units, allowance, folder, findings, labelled=labelled)
+            yield from read_arrays(
+                files,
+                reading.form,
+                reading.units,
+                allowance,
+                folder,
+                reading.findings,
+                labelled=reading.labelled,
+            )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read_images(
-    tree: Tree,
-    sources: Sources,
-    form: Form,
-    units: Units,
-    limits: Limits,
-    findings: Findings,
-    labels_from: list[str],
-    *,
-    labelled: bool,
-) -> Iterator[Example]:
+def _read_images(reading: Reading, labels_from: list[str]) -> Iterator[Example]:
+    """The images, each an example; the tables that label them are added to `labels_from`."""
     from easeml_core.data.deep import Broken
     from easeml_core.data.images import read_image
 
+    sources, findings = reading.sources, reading.findings
     places: dict[str, Place] = {}
-    if labelled:
+    if reading.labelled:
         places, named = place_by_tables(sources.tables, sources.images, findings)
         labels_from += named
         if not named:
-            places = place_by_folder(tree, sources.images, findings)
+            places = place_by_folder(reading.tree, sources.images, findings)
     for file in sources.images:
-        if labelled and file.name not in places:
+        if reading.labelled and file.name not in places:
             continue
         try:
-            value = read_image(file.path, form.shape, units, limits.max_pixels, findings)
+            value = read_image(
+                file.path, reading.form.shape, reading.units, reading.limits.max_pixels, findings
+            )
         except Broken as broken:
             findings.quarantine(f"data/{file.name}", str(broken))
             continue

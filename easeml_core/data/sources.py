@@ -14,7 +14,7 @@ from easeml_core.data.units import Units
 
 TABLE_ENDS = (".csv", ".tsv")
 PARQUET_ENDS = (".parquet", ".pq")
-ARRAY_ENDS = (".npz",)
+ARRAY_ENDS = (".npz", ".npy")
 SERIES_ENDS = (".ts",)
 LINES_ENDS = (".jsonl", ".ndjson")
 TENSOR_ENDS = (".ten.npy", ".ten.csv")
@@ -26,11 +26,11 @@ IMAGE_ENDS = (
 
 _PACKED = "a data set directory of ease.ml, or a .zip or .tar of these"
 _ALLOWED = {
-    ("image", "classification"): f"images (in a folder per class), .npz, .csv, {_PACKED}",
-    ("image", "recovery"): f"images (in folders inputs and targets, named alike), .npz, {_PACKED}",
-    ("vector", ""): f".csv, .parquet, .npz, .jsonl, {_PACKED}",
-    ("series", ""): f".ts, .npz, .csv, .parquet, .jsonl, {_PACKED}",
-    ("series", "translation"): f".npz, .jsonl, {_PACKED}",
+    ("image", "classification"): f"images (in a folder per class), .npz, .npy, .csv, {_PACKED}",
+    ("image", "recovery"): f"images (in folders inputs and targets, named alike), .npz, .npy, {_PACKED}",
+    ("vector", ""): f".csv, .parquet, .npz, .npy, .jsonl, {_PACKED}",
+    ("series", ""): f".ts, .npz, .npy, .csv, .parquet, .jsonl, {_PACKED}",
+    ("series", "translation"): f".npz, .npy, .jsonl, {_PACKED}",
     ("tree", ""): f".jsonl, {_PACKED}",
     ("bytes", "classification"): f".jsonl, files of any type (in a folder per class), {_PACKED}",
     ("bytes", "recovery"): f".jsonl, files of any type, {_PACKED}",
@@ -77,10 +77,12 @@ class Sources:
         """In which units inputs, and images to recover, are stored; what has no common ones is a problem."""
         if form.kind != "image":
             return Units.choose(set(), set(), False, form, findings)
+        from easeml_core.data.array_files import together
         from easeml_core.data.arrays import number_types
         from easeml_core.data.deep import depths
 
-        types = {found for file in self.arrays for found in number_types(file, targets=form.has_answers)}
+        groups = together(self.arrays)
+        types = {found for files in groups for found in number_types(files, targets=form.has_answers)}
         if self.samples:
             types.add(np.dtype(np.float32))
         # Beside images a table holds file names, not pixels.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from easeml_core.naming import DATA_DIR
 from easeml_core.service.sight import Sight, is_quantity
 
 if TYPE_CHECKING:
+    from easeml_core.data.array_files import ArrayFiles
     from easeml_core.data.findings import Findings
     from easeml_core.data.forms import Example, Form, Kind
     from easeml_core.data.header import Header
@@ -27,23 +27,28 @@ if TYPE_CHECKING:
 LARGEST_SIDE = 224  # larger images are proposed at this size: what the networks were made for
 LOOKED_AT = 300  # images whose headers are read
 
-_ARRAY_ENDS, _SERIES_ENDS, _TABLE_ENDS = (".npz",), (".ts",), (".csv", ".tsv")
-
 
 def look_at(tree: Tree, findings: Findings) -> Sight:
     """See what `tree` holds; problems go to `findings`. Raises `TenantError` where it cannot tell."""
     from easeml_core.data.findings import listed
     from easeml_core.data.images import ENDS as IMAGE_ENDS
-    from easeml_core.data.sources import LINES_ENDS, PARQUET_ENDS, find_samples
+    from easeml_core.data.sources import (
+        ARRAY_ENDS,
+        LINES_ENDS,
+        PARQUET_ENDS,
+        SERIES_ENDS,
+        TABLE_ENDS,
+        find_samples,
+    )
     from easeml_core.service.record_sight import look_at_lines, look_at_samples
 
     samples = find_samples(tree.files)
     taken = {file.name for file in samples}
     kinds = {
         "images": [file for file in tree.files if file.suffix in IMAGE_ENDS],
-        "npz": [file for file in tree.files if file.suffix in _ARRAY_ENDS],
-        "ts": [file for file in tree.files if file.suffix in _SERIES_ENDS],
-        "tables": [file for file in tree.files if file.suffix in _TABLE_ENDS and file.name not in taken],
+        "arrays": [file for file in tree.files if file.suffix in ARRAY_ENDS and file.name not in taken],
+        "ts": [file for file in tree.files if file.suffix in SERIES_ENDS],
+        "tables": [file for file in tree.files if file.suffix in TABLE_ENDS and file.name not in taken],
         "parquet": [file for file in tree.files if file.suffix in PARQUET_ENDS],
         "lines": [file for file in tree.files if file.suffix in LINES_ENDS],
         "samples": list(samples),
@@ -51,16 +56,18 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
     if kinds["images"]:
         return _images(tree, kinds["images"], kinds["tables"], findings)
     found = {kind: files for kind, files in kinds.items() if files}
+    if not found and (sight := _objects(tree)) is not None:
+        return sight
     if len(found) != 1:
         names = [files[0].name for files in found.values()] or [file.name for file in tree.files]
         text = f"cannot tell what the data is; found {listed(names) if names else 'no file at all'}"
         fix = (
-            "put in one kind: a folder per class of images, .npz, .csv, .parquet, .ts, .jsonl, a data set "
-            "directory of ease.ml, or a .zip or .tar of one"
+            "put in one kind: a folder per class of images, .npz, .npy, .csv, .parquet, .ts, .jsonl, a data "
+            "set directory of ease.ml, a folder per class of any other files, or a .zip or .tar of one"
         )
         raise TenantError([Problem(DATA_DIR, text, fix=fix)])
     look = {
-        "npz": _arrays,
+        "arrays": _arrays,
         "ts": _series,
         "tables": _tables,
         "parquet": _parquet,
@@ -69,6 +76,21 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
     }
     ((kind, files),) = found.items()
     return look[kind](files, findings)
+
+
+def _objects(tree: Tree) -> Sight | None:
+    """Files of any type, where a folder says the class of each; None where that is not so."""
+    from easeml_core.data.classes import place_by_folder
+    from easeml_core.data.findings import Findings
+
+    doubts = Findings()
+    labels = [label for label, _ in place_by_folder(tree, tree.files, doubts).values() if label is not None]
+    if doubts.problems or len(labels) < len(tree.files) or len(set(labels)) < 2:
+        return None
+    longest = max(file.path.stat().st_size for file in tree.files)
+    program = Program(DataType((Tensor((max(1, longest), 8)),)), DataType((Tensor((len(set(labels)),)),)))
+    hint = "each file is an example of its own bytes, 8 bits each, however many they are"
+    return Sight(f"{len(labels)} files", (), labels, hints=(hint,), program=program)
 
 
 def _images(tree: Tree, images: list[SourceFile], tables: list[SourceFile], findings: Findings) -> Sight:
@@ -114,13 +136,15 @@ def _pairs(images: list[SourceFile], findings: Findings) -> Sight:
 def _image_headers(images: list[SourceFile]) -> tuple[Counter[tuple[int, int]], bool]:
     from PIL import Image
 
+    from easeml_core.data.deep import FORMATS
+
     sizes: Counter[tuple[int, int]] = Counter()
     has_colour = False
     for file in images:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                image = Image.open(file.path)
+                image = Image.open(file.path, formats=FORMATS)
             with image:
                 sizes[image.height, image.width] += 1
                 has_colour |= image.mode not in ("1", "L", "LA", "I", "F") and not image.mode.startswith("I;")
@@ -136,33 +160,31 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
     import numpy as np
 
     # The reader's own lists, so that the proposal is about the arrays that intake will take.
+    from easeml_core.data.array_files import Allowance, together
     from easeml_core.data.arrays import INPUT_NAMES, TARGET_NAMES
+    from easeml_core.data.limits import Limits
     from easeml_core.service.record_sight import answers_program
 
-    where = f"{DATA_DIR}/{files[0].name}"
-    try:
-        # numpy would take a single array of that name, which is none to the reader of the data.
-        if not zipfile.is_zipfile(files[0].path):
-            raise zipfile.BadZipFile("it is no .npz archive")
-        with np.load(files[0].path, allow_pickle=False) as opened:
-            by_name = {name.lower(): name for name in opened.files}
-            x_name, y_name = _pick(by_name, INPUT_NAMES), _pick(by_name, TARGET_NAMES)
-            if x_name is None or y_name is None:
-                wanted = ", ".join(INPUT_NAMES if x_name is None else TARGET_NAMES)
-                text = f"needs an array named one of {wanted}; found {', '.join(opened.files) or 'none'}"
-                raise TenantError(
-                    [Problem(where, text, fix="numpy.savez_compressed(path, x=inputs, y=labels)")]
-                )
-            targets = opened[y_name]
-        shape, is_float = _array_header(files[0], x_name)
-    except TenantError:
-        raise
-    except Exception as error:  # numpy and zipfile raise many classes on broken input
-        text = str(error) or type(error).__name__
-        raise TenantError([Problem(where, f"cannot be read: {text}")]) from None
+    groups = together(files)
+    with tempfile.TemporaryDirectory(prefix="easeml-init-") as scratch:
+        arrays = groups[0].load(Allowance.of(Limits()), Path(scratch), findings)
+        findings.check()
+        assert arrays is not None  # else `findings` holds why
+        by_name = {name.lower(): name for name in arrays}
+        x_name, y_name = _pick(by_name, INPUT_NAMES), _pick(by_name, TARGET_NAMES)
+        if x_name is None or y_name is None:
+            wanted = ", ".join(INPUT_NAMES if x_name is None else TARGET_NAMES)
+            text = f"needs an array named one of {wanted}; found {', '.join(arrays) or 'none'}"
+            fix = "numpy.savez_compressed(path, x=inputs, y=labels)"
+            raise TenantError([Problem(f"{DATA_DIR}/{files[0].name}", text, fix=fix)])
+        shape, is_float, targets = (
+            arrays[x_name].shape,
+            arrays[x_name].dtype.kind == "f",
+            np.array(arrays[y_name]),
+        )
     if not 2 <= len(shape) <= 4 or not all(shape):
         text = f"inputs of shape {shape} are neither images, nor series, nor vectors"
-        raise TenantError([Problem(where, text)])
+        raise TenantError([Problem(f"{DATA_DIR}/{files[0].name}", text)])
     what = f"{shape[0]} examples of shape {shape[1:]}"
     is_series = "lengths" in by_name or (len(shape) == 3 and is_float)
     if targets.ndim > 2 or "target_offsets" in by_name:
@@ -175,23 +197,24 @@ def _arrays(files: list[SourceFile], findings: Findings) -> Sight:
     one = (shape[2:] or (1,)) if is_series else (*shape[1:], 1) if len(shape) == 3 else shape[1:]
     if len(one) == 3 and one[0] in (1, 3, 4) and one[2] not in (1, 3, 4):
         one = (one[1], one[2], one[0])  # channels come first; the reader moves them
-    labels = () if values is not None else _array_labels(files, one, is_series, findings)
+    labels = () if values is not None else _array_labels(groups, one, is_series, findings)
     return Sight(what, one, labels, values, is_series, hints)
 
 
 def _array_labels(
-    files: list[SourceFile], shape: tuple[int, ...], is_series: bool, findings: Findings
+    groups: Sequence[ArrayFiles], shape: tuple[int, ...], is_series: bool, findings: Findings
 ) -> list[str]:
-    from easeml_core.data.arrays import Allowance, read_npz
+    from easeml_core.data.array_files import Allowance
+    from easeml_core.data.arrays import read_arrays
     from easeml_core.data.limits import Limits
     from easeml_core.data.units import Units
 
     form = _form("series" if is_series else "image" if len(shape) == 3 else "vector", shape)
     labels: list[str] = []
-    for file in files:
+    for files in groups:
         with tempfile.TemporaryDirectory(prefix="easeml-init-") as scratch:
-            allowance = Allowance.of(Limits())
-            read = read_npz(file, form, Units("float32"), allowance, Path(scratch), findings, labelled=True)
+            allowance, units = Allowance.of(Limits()), Units("float32")
+            read = read_arrays(files, form, units, allowance, Path(scratch), findings, labelled=True)
             labels += [example.label for example in read if example.label is not None]
     return labels
 
@@ -201,16 +224,6 @@ def _form(kind: Kind, shape: tuple[int, ...]) -> Form:
     from easeml_core.data.forms import Form
 
     return Form(kind, "classification", shape, 1)
-
-
-def _array_header(file: SourceFile, name: str) -> tuple[tuple[int, ...], bool]:
-    """Shape, and whether the numbers are floats, without reading them."""
-    from numpy.lib import format as npy
-
-    with zipfile.ZipFile(file.path) as opened, opened.open(f"{name}.npy") as stream:
-        read = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    return tuple(shape), dtype.kind == "f"
 
 
 def _pick(by_name: dict[str, str], names: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-""".npz files: arrays of many shapes, and those that would run code."""
+""".npz and .npy files: arrays of many shapes, and those that would run code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from easeml_core.data import Limits
+from easeml_core.data import Limits, read_inputs
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Form
-from easeml_core.data.readers import read_examples
+from easeml_core.data.readers import Reading, read_examples
 from easeml_core.data.sources import Sources
 from easeml_core.data.tree import SourceFile, Tree
 from easeml_core.data.units import Units
@@ -61,6 +61,69 @@ def test_names_of_classes_and_ids(build: Any, put: Put) -> None:
     version = build(vector(3, 2))
     assert version.facts.classes == ("ill", "well")
     assert version.ids == ids
+
+
+def npy(array: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def test_npy_files_of_one_folder_belong_together(build: Any, put: Put, tmp_path: Path) -> None:
+    large = RANDOM.normal(size=(60, 3000)).astype(np.float32)  # in 8 bytes it is mapped from disk
+    put("data/train/x.npy", npy(np.asfortranarray(large.astype(">f8"))))
+    put("data/train/y.npy", npy(np.tile(Y, 3)))
+    put("data/test/X.npy", npy(large[:20] + 9))
+    put("data/test/labels.npy", npy(np.array(["0", "1"])[Y]))
+    version = build(vector(3000, 2))
+    assert np.array_equal(version.inputs, np.concatenate([large[:20] + 9, large]))
+    assert version.facts.class_counts == (40, 40)
+    assert version.facts.n_val == 20
+    assert (version.ids[0], version.ids[20]) == ("test/X.npy[0]", "train/x.npy[0]")
+    request = tmp_path / "request"
+    request.mkdir()
+    (request / "x.npy").write_bytes(npy(large[:2]))
+    inputs = read_inputs(request, facts=version.facts, limits=Limits(), staging=tmp_path / "staging")
+    assert np.array_equal(inputs.inputs, large[:2])
+
+
+def test_npy_files_named_as_parts(build: Any, put: Put) -> None:
+    parts = {"x_train": X[:12], "y_train": Y[:12], "x_test": X[12:], "y_test": Y[12:]}
+    for name, array in parts.items():
+        put(f"data/{name}.npy", npy(array))
+    version = build(vector(3, 2))
+    assert (version.facts.n_train, version.facts.n_val) == (12, 8)
+    assert version.ids[0] == "x_test.npy[0]"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"x": npy(X)}, "data/x.npy: has no labels for x"),
+        ({"pixels": npy(X), "y": npy(Y)}, "data/pixels.npy: has no inputs: expected an array named x"),
+        ({"x": npy(X), "y": npy(Y)[:-8]}, "data/y.npy: cannot be read: its header tells of 160 bytes"),
+        ({"x": npy(X).replace(b"(20, 3)", b"(9**9,)"), "y": npy(Y)}, "data/x.npy: cannot be read"),
+        ({"x": b"text", "y": npy(Y)}, "data/x.npy: cannot be read"),
+        (
+            {"x": npy(X), "y": npy(np.array([None] * 20))},
+            "data/y.npy: cannot be read: it holds Python objects",
+        ),
+    ],
+)
+def test_npy_files_that_are_refused(refused: Any, put: Put, files: dict[str, bytes], words: str) -> None:
+    for name, content in files.items():
+        put(f"data/{name}.npy", content)
+    assert words in refused(vector(3, 2))
+
+
+@pytest.mark.parametrize("shape", ["(99999999999, 3)", "(300000000, 3)"])
+def test_a_header_that_lies_allocates_nothing(refused: Any, put: Put, shape: str) -> None:
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(99))
+    put("data/d.npz", stream.getvalue())
+    assert "data/d.npz: cannot be read: its header tells of" in refused(vector(3, 2))
 
 
 def test_given_splits(build: Any, put: Put) -> None:
@@ -253,9 +316,10 @@ def test_scratch_is_given_back_file_by_file(tmp_path: Path) -> None:
     scratch.mkdir()
     findings = Findings()
     sources = Sources(arrays=files)
-    examples = read_examples(
+    reading = Reading(
         Tree(files), sources, form, Units("float32"), Limits(), scratch, findings, labelled=True
     )
+    examples = read_examples(reading)
     held = {len(list(scratch.iterdir())) for _ in examples}
     assert held == {1}
     assert not list(scratch.iterdir())

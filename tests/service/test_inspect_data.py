@@ -61,6 +61,18 @@ def npz_images(data: Path) -> None:
     np.savez_compressed(data / "d.npz", x=x, y=np.arange(40) % 4)
 
 
+def npy_images(data: Path) -> None:
+    np.save(data / "x.npy", RANDOM.integers(0, 255, (40, 9, 7), dtype=np.uint8))
+    np.save(data / "y.npy", np.arange(40) % 4)
+
+
+def any_files(data: Path) -> None:
+    for name in ("sound", "noise"):
+        (data / name).mkdir()
+        for size in range(30, 40):
+            (data / name / f"{size}.wav").write_bytes(RANDOM.bytes(size))
+
+
 def npz_channels_first(data: Path) -> None:
     x = RANDOM.integers(0, 256, (40, 3, 9, 7), dtype=np.uint8)
     np.savez_compressed(data / "d.npz", images=x, labels=np.eye(4)[np.arange(40) % 4])
@@ -114,6 +126,8 @@ def ts_series(data: Path) -> None:
         (npz_channels_first, "{input: {[Tensor[9, 7, 3]], []}, output: {[Tensor[4]], []}}", "accuracy"),
         (npz_vectors, "{input: {[Tensor[5]], []}, output: {[Tensor[1]], []}}", "mse"),
         (npz_two_values, "{input: {[Tensor[5]], []}, output: {[Tensor[2]], []}}", "mse"),
+        (npy_images, "{input: {[Tensor[9, 7, 1]], []}, output: {[Tensor[4]], []}}", "accuracy"),
+        (any_files, "{input: {[Tensor[39, 8]], []}, output: {[Tensor[2]], []}}", "accuracy"),
         (npz_series, "{input: {[Tensor[3]], [next]}, output: {[Tensor[2]], []}}", "accuracy"),
         (csv_classes, "{input: {[Tensor[2]], []}, output: {[Tensor[2]], []}}", "accuracy"),
         (csv_amounts, "{input: {[Tensor[2]], []}, output: {[Tensor[1]], []}}", "mse"),
@@ -147,6 +161,11 @@ def test_a_proposal_fits_the_data(
 
 def empty(data: Path) -> None:
     del data
+
+
+def files_without_class(data: Path) -> None:
+    any_files(data)
+    (data / "notes.doc").write_bytes(b"x")
 
 
 def two_kinds(data: Path) -> None:
@@ -237,14 +256,15 @@ def headless_csv(data: Path) -> None:
     [
         (empty, "found no file at all"),
         (two_kinds, "found d.npz, d.csv"),
+        (files_without_class, "cannot tell what the data is; found noise/30.wav"),
         (one_class, "all examples are of one class, 'cat'"),
         (no_folders, "lies in no class folder"),
         (unreadable_images, "none of the images looked at can be opened"),
         (npz_without_labels, "needs an array named one of y, targets"),
         (npz_of_objects, "cannot be read"),
         (broken_npz, "cannot be read"),
-        (npy_called_npz, "cannot be read: it is no .npz archive"),
-        (empty_npz, "cannot be read: it is no .npz archive"),
+        (npy_called_npz, "cannot be read: File is not a zip file"),
+        (empty_npz, "cannot be read: File is not a zip file"),
         (corrupt_npz, "cannot be read"),
         (npz_of_no_arrays, "cannot be read"),
         (npz_of_a_wrong_header, "cannot be read"),
