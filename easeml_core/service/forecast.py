@@ -81,7 +81,7 @@ def device_kind(device: str, candidate: str) -> str:
 
 
 def cost_model(session: Session) -> CostModel:
-    """The cost model fitted to the latest trials that ran to their end, of whatever task."""
+    """The cost model fitted to the latest trials of any task that ended before their limit."""
     facts = DataVersion.facts
     rows = session.execute(
         select(
@@ -97,7 +97,11 @@ def cost_model(session: Session) -> CostModel:
         .join(Candidate, Candidate.id == Trial.candidate_id)
         .join(DataVersion, DataVersion.id == Trial.data_version_id)
         .join(Attempt, (Attempt.trial_id == Trial.id) & (Attempt.number == Trial.attempt))
-        .where(Trial.state == TrialState.SUCCEEDED, Trial.cost_seconds > 0)
+        .where(
+            Trial.state == TrialState.SUCCEEDED,
+            Trial.cost_seconds > 0,
+            Trial.cost_seconds < Trial.reserved_seconds,
+        )
         .order_by(Trial.ended_order.desc())
         .limit(COST_OBSERVATIONS)
     )

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from easeml_core.allocator.cost import CostModel
 from easeml_core.allocator.types import Ended
 from easeml_core.ledger.models import Task, TaskState
 from easeml_core.service import Service, decide, forecast, settle
@@ -115,6 +116,18 @@ def test_a_prediction_alone_does_not_close_a_task(service: Service, add_task: An
     train(service, make_result, 0.7, cost_seconds=0.8)
     [task] = situation(service).request.tasks
     assert all(other.predicted_cost <= task.remaining_seconds for other in task.eligible())
+
+
+@pytest.mark.parametrize(("seconds", "learns"), [(30.0, True), (37.0, False)])
+def test_a_trial_that_met_its_limit_does_not_say_what_such_trials_take(
+    service: Service, add_task: Any, make_result: Any, seconds: float, learns: bool
+) -> None:
+    add_task(spec="budget: {device_hours: 0.01}\n", candidates=["SmallCNN"])  # 36 s, all for the one trial
+    train(service, make_result, 0.7, cost_seconds=seconds)
+    with service.ledger.transaction() as session:
+        model = forecast.cost_model(session)
+    about = ("NIN", "cpu/torch", 1e12)
+    assert (model.predict(*about) != CostModel().predict(*about)) is learns
 
 
 def test_a_task_is_not_over_while_a_running_trial_holds_its_budget(
