@@ -106,6 +106,10 @@ class Unpacker:
             infos = opened.infolist()
             if sum(info.file_size for info in infos) > self._left:
                 raise _Refusal(self._too_large())
+            # Before anything is written; what is written is counted all the same.
+            meant = sum(not any(map(is_leftover, info.filename.split("/"))) for info in infos)
+            if self.files + meant > self.limits.max_files:
+                raise _Refusal(self._too_many())
             for info in infos:
                 if info.flag_bits & 0x1:
                     raise _Refusal(f"{info.filename!r} is encrypted")
@@ -174,7 +178,10 @@ class Unpacker:
     def _count(self) -> None:
         self.files += 1
         if self.files > self.limits.max_files:
-            raise _Refusal(f"more than the {self.limits.max_files:,} files allowed are packed in here")
+            raise _Refusal(self._too_many())
+
+    def _too_many(self) -> str:
+        return f"more than the {self.limits.max_files:,} files allowed are packed in here"
 
     def _too_large(self) -> str:
         if self._ratio_bound:

@@ -87,7 +87,7 @@ class ArrayFiles:
                 if is_of_this_host(error):
                     raise
                 text = str(error) or type(error).__name__
-                if "allow_pickle" in text or "Python objects" in text:
+                if "allow_pickle=False" in text or "Python objects" in text:
                     text = "it holds Python objects, which are never loaded"
                 fix = "save plain arrays of numbers or text with numpy.savez_compressed"
                 findings.problem(where, f"cannot be read: {text}", fix=fix)

@@ -62,7 +62,7 @@ def read_jsonl(file: SourceFile, form: Form, findings: Findings, *, labelled: bo
 
 def parse_line(line: str) -> dict[str, Any]:
     """The JSON object of one line. Raises `Malformed`, never because of how deep it goes."""
-    if _depth(line) > MAX_DEPTH:
+    if _is_too_deep(line):
         text = f"it is nested more than {MAX_DEPTH} deep; write deep objects flat, as nodes and children"
         raise Malformed(text)
     try:
@@ -76,14 +76,15 @@ def parse_line(line: str) -> dict[str, Any]:
     return found
 
 
-def _depth(line: str) -> int:
+def _is_too_deep(line: str) -> bool:
     if line.count("{") + line.count("[") <= MAX_DEPTH:
-        return 0  # whatever it is, it is not too deep
-    deepest = depth = 0
+        return False
+    depth = 0
     for match in _BRACKETS.finditer(line):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
-        deepest = max(deepest, depth)
-    return deepest
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

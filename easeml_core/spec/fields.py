@@ -107,7 +107,13 @@ def check_fields(document: Document) -> tuple[TaskFile | None, dict[str, Any], l
     try:
         file = TaskFile.model_validate(document.values)
     except ValidationError as errors:
-        problems = [_explain(document, error) for error in errors.errors()]
+        told = {problem.field for problem in document.problems}
+        problems = [
+            _explain(document, error)
+            for error in errors.errors()
+            # What could not be read has no value, and that was said already.
+            if not (error["input"] is None and ".".join(map(str, error["loc"])) in told)
+        ]
         wrong = {error["loc"][0] for error in errors.errors() if error["loc"]}
     else:
         return file, dict(file), []
@@ -149,7 +155,7 @@ def _remedy(path: Path, error: Any, got: Any) -> str | None:
     if error["type"] == "string_type" and isinstance(got, bool | int | float):
         return f'to mean text, put it in quotes: "{show(got)}"'
     if isinstance(got, str) and error["type"] in ("int_type", "float_type"):
-        return "take the quotes away" if re.fullmatch(r"[-+0-9.e]+", got.strip()) else None
+        return "take the quotes away" if re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", got.strip()) else None
     if path == ("objective",) and isinstance(got, str):
         close = get_close_matches(got.lower(), TRAINABLE, n=1)
         return f"did you mean `{close[0]}`?" if close else None

@@ -348,3 +348,14 @@ def test_escapes_cannot_bring_in_what_the_ledger_does_not_keep(
         assert not any(c in f"{name} {said}" for c in "\x00\x1b\ud800")
     tidy = load_spec(PROGRAM + 'description: "a\\tb\\nc"\n')
     assert tidy.description == "a\tb\nc"
+
+
+@pytest.mark.parametrize(
+    "line", ["validation: {seed: 1e999}", "priority: !!int high", "priority: 2026-01-01", "priority: a-b"]
+)
+def test_what_is_no_number_is_said_once(line: str) -> None:
+    with pytest.raises(TenantError) as caught:
+        load_spec(f"{PROGRAM}{line}\n")
+    [problem] = caught.value.problems
+    assert problem.line == 3
+    assert problem.fix is None
