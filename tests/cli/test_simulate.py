@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from easeml_core.cli.main import app
@@ -91,6 +92,10 @@ def test_people_get_a_table_and_a_plot(csv, tmp_path):
     assert "round_robin" in done.stdout
     assert "÷ limit" in done.stdout
     assert (tmp_path / "curves.svg").read_text().startswith("<?xml")
+    assert run(csv, "--repeats", "1", "--plot", tmp_path / "new" / "curves.png").exit_code == 0
+    with Image.open(tmp_path / "new" / "curves.png") as picture:
+        colours = np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)
+    assert (colours == [0, 114, 178]).all(axis=1).any()  # that of the first curve
 
 
 @pytest.mark.parametrize("table", ["results", "own"])
