@@ -20,7 +20,7 @@ from easeml_core.data import split as splitting
 from easeml_core.data.duplicates import near_duplicates
 from easeml_core.data.findings import Findings
 from easeml_core.data.forms import Example, Form
-from easeml_core.data.intact import is_copy
+from easeml_core.data.intact import is_copy, splits_of
 from easeml_core.data.labels import check_split, make_classes, refine
 from easeml_core.data.limits import Limits
 from easeml_core.data.npy import NpyWriter
@@ -106,6 +106,7 @@ class _Builder:
         # A version of another shape has nothing to hand on.
         fits = parent is not None and Form.of_facts(parent.facts).identity == form.identity
         self.parent = parent if fits else None
+        self.split_is_lost = False
         self.findings = Findings(earlier=self.parent.facts.converted if self.parent else {})
 
     def build(self, upload: Path, folder: Path, scratch: Path, progress: Progress) -> VersionFacts:
@@ -168,8 +169,10 @@ class _Builder:
         findings.check()
         targets = _targets(staged, strata, form)
         low, high, longest = _answers(staged, form)
+        digest = _digest(form, units, classes, self.fraction, self.seed, staged, targets, split, kept)
+        parent = self._origin(digest, splitting.VAL in staged.splits)
         facts = VersionFacts(
-            digest=_digest(form, units, classes, self.fraction, self.seed, staged, targets, split, kept),
+            digest=digest,
             kind=form.kind,
             task_kind=form.task_kind,
             shape=form.shape,
@@ -201,7 +204,7 @@ class _Builder:
             warnings=findings.warnings,
             validation_fraction=self.fraction,
             validation_seed=self.seed,
-            parent=self.parent.facts.digest if self.parent else None,
+            parent=parent,
         )
         _write(folder, facts, staged, targets, train, val, split, kept)
         return facts
@@ -213,8 +216,23 @@ class _Builder:
             self.seed,
         ):
             return {}
-        columns = before.manifest
-        return dict(zip(columns["content"], columns["split"], strict=True))
+        known = splits_of(before)
+        self.split_is_lost = known is None
+        return known or {}
+
+    def _origin(self, digest: str, hinted: bool) -> str | None:
+        """The version that the one of `digest` grew out of. Says so where that one's split was lost."""
+        before = self.parent
+        if before is None:
+            return None
+        if before.facts.digest == digest:
+            return before.facts.parent  # it is built again
+        if self.split_is_lost and not hinted:
+            lost = f"the data version before, {before.facts.digest[:8]}, is damaged, so that the split was"
+            text = f"{lost} drawn anew: models of before may have trained on examples to validate on"
+            log.warning("%s (%s)", text, before.folder)
+            self.findings.warnings.append(text)
+        return before.facts.digest
 
 
 def _counted(examples: Iterable[Example], progress: Progress) -> Iterator[Example]:

@@ -22,6 +22,17 @@ def is_copy(staged: Path, there: Path) -> bool:
         return False
 
 
+def splits_of(version: Version) -> dict[str, str] | None:
+    """The split of each content of `version`, whatever else of it is damaged; None where that is lost."""
+    import pyarrow as pa
+
+    try:
+        columns = version.manifest
+        return dict(zip(columns["content"], columns["split"], strict=True))
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        return None
+
+
 def is_intact(version: Version) -> bool:
     """Whether arrays and manifest can be opened and are as long as the facts say; no value is read."""
     import pyarrow as pa

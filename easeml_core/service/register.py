@@ -175,15 +175,13 @@ def _remember(home: Path, source: str, digest: str) -> None:
 
 def _parent(service: Service, name: TaskName) -> Version | None:
     """The task's current data version, whose split and classes the new one takes over."""
-    from easeml_core.data import open_version
+    from easeml_core.data import Version, VersionFacts
     from easeml_core.ledger.tasks import find_task
 
     with service.ledger.transaction() as session:
         task = find_task(session, name)
-        digest = task.data_version.digest if task is not None and task.data_version is not None else None
-    if digest is None:
+        found = task.data_version.facts if task is not None and task.data_version is not None else None
+    if found is None:
         return None
-    try:
-        return open_version(naming.version_dir(service.settings.versions_dir, name, digest))
-    except OperatorError:
-        return None
+    facts = VersionFacts.model_validate(found)  # the ledger has them, whatever became of the folder
+    return Version(naming.version_dir(service.settings.versions_dir, name, facts.digest), facts)

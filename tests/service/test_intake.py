@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
+from easeml_core.data import open_version
 from easeml_core.errors import TemporaryError
 from easeml_core.ledger.models import Candidate, DataVersion, Task, Upload
-from easeml_core.naming import TaskName
+from easeml_core.naming import TaskName, version_dir
 from easeml_core.service import Service
 from easeml_core.service.intake import run_intake, scan_uploads
 from easeml_core.service.status import Status, write_status
@@ -95,6 +97,32 @@ def test_a_damaged_version_is_built_again(service: Service) -> None:
     service.bucket.write("lab/rows/task.yaml", spec(more="priority: 2\n"))
     assert run_intake(service).accepted == ["lab/rows"]
     assert np.load(inputs).shape == (40, 2)
+
+
+@pytest.mark.parametrize(
+    ("harmed", "kept"),
+    [(("version.json", "inputs.npy"), True), (("manifest.parquet", "version.json"), False)],
+)
+def test_of_a_damaged_version_a_feed_keeps_the_split_or_says_so(
+    service: Service, harmed: tuple[str, ...], kept: bool
+) -> None:
+    submit(service)
+    run_intake(service)
+    first = status(service)["data"]["digest"]
+    folder = version_dir(service.settings.versions_dir, TaskName("lab", "rows"), first)
+    before = open_version(folder).manifest
+    for name in harmed:
+        (folder / name).unlink()
+    # As many new rows as old ones: what is drawn anew is drawn otherwise.
+    submit(service, rows=ROWS + "".join(f"{i},{i * i + 1},{'yn'[i % 2]}\n" for i in range(100, 140)))
+    assert run_intake(service).accepted == ["lab/rows"]
+    found = status(service)["data"]
+    assert found["facts"]["parent"] == first
+    after = open_version(version_dir(service.settings.versions_dir, TaskName("lab", "rows"), found["digest"]))
+    split = dict(zip(after.manifest["id"], after.manifest["split"], strict=True))
+    assert ([split[ident] for ident in before["id"]] == before["split"]) == kept
+    said = [text for text in found["facts"]["warnings"] if "is damaged, so that the split was drawn" in text]
+    assert bool(said) != kept
 
 
 def test_one_changed_byte_of_the_same_size_is_a_new_version(service: Service) -> None:
@@ -205,9 +233,13 @@ def test_a_change_that_data_forbids_is_refused(service: Service) -> None:
 def test_one_tenants_failure_leaves_the_others_alone(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from easeml_core.ledger import uploads
     from easeml_core.service import register
 
-    real = register.accept
+    real, rest = register.accept, uploads.postpone
+
+    def rest_long(session: Session, prefix: str, fingerprint: str, **seconds: float) -> None:
+        rest(session, prefix, fingerprint, **{**seconds, "took_seconds": 60.0})
 
     def fail_for_bad(service: Service, listing: Any, name: TaskName) -> int:
         if name.tenant == "bad":
@@ -219,6 +251,7 @@ def test_one_tenants_failure_leaves_the_others_alone(
     for tenant in ("bad", "later", "good", "zoo"):
         submit(service, f"{tenant}/rows")
     monkeypatch.setattr(register, "accept", fail_for_bad)
+    monkeypatch.setattr(uploads, "postpone", rest_long)
     report = run_intake(service)
     assert report.accepted == ["good/rows", "zoo/rows"]
     assert (report.failed, report.deferred) == (["bad/rows"], ["later/rows"])
