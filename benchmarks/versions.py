@@ -77,6 +77,21 @@ def mnist() -> Arrays:
     return images.reshape(-1, 28, 28, 1).astype(np.uint8)[order], labels[order]
 
 
+def photos() -> Arrays:
+    """600 patches, 32×32 in colour, of two photographs (scikit-learn); 6 classes: which photograph, and which
+    third of its height."""
+    from sklearn.datasets import load_sample_images
+
+    rng, side = np.random.default_rng(0), 32
+    classes = rng.permutation(np.repeat(np.arange(6), 100))
+    pictures = load_sample_images().images
+    third = pictures[0].shape[0] // 3
+    tops = third * (classes % 3) + rng.integers(0, third - side, len(classes))
+    lefts = rng.integers(0, pictures[0].shape[1] - side, len(classes))
+    where = zip(classes, tops, lefts, strict=True)
+    return np.stack([pictures[c // 3][y : y + side, x : x + side] for c, y, x in where]), classes
+
+
 def cancer() -> Arrays:
     """569 tumours, 30 measurements, 2 classes (scikit-learn)."""
     from sklearn.datasets import load_breast_cancer
@@ -113,6 +128,7 @@ def gunpoint_cut() -> Arrays:
 DATA: Mapping[str, tuple[str, Callable[[], Arrays]]] = {
     "digits": ("image", digits),
     "mnist": ("image", mnist),
+    "photos": ("image", photos),
     "cancer": ("vector", cancer),
     "diabetes": ("vector", diabetes),
     "gunpoint": ("series", gunpoint),
