@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import strategies as st
 
 from easeml_core.schema import Category, Class, Link, Node, Schema, Tensor
@@ -61,3 +63,44 @@ def schemas(draw: st.DrawFn, *, named: bool = True, most_nodes: int = 3) -> Sche
 
 def singletons(*tensors: tuple[Dim, ...]) -> Schema:
     return Schema({f"t{i}": Node(True, {SINGLE: Tensor(dims)}) for i, dims in enumerate(tensors)})
+
+
+def planted(seed: int, nodes: int = 30) -> tuple[Schema, Schema]:
+    """A module of named dimensions and wildcards, and data that it takes, renamed and reordered."""
+    draw = random.Random(seed)
+    pool, most_fields, most_dims = draw.choice([2, 5, 30]), draw.choice([1, 3]), draw.choice([1, 3])
+    share, density, wild = (
+        draw.choice([0.0, 0.5, 1.0]),
+        draw.choice([0.0, 0.1, 0.5, 1.0]),
+        draw.choice([0.0, 0.4]),
+    )
+    sizes = {f"a{i}": draw.randint(1, draw.choice([2, 10])) for i in range(pool)}
+    names = [f"n{i}" for i in range(nodes)]
+    single = {name: draw.random() < share for name in names}
+    renamed = dict(zip(names, draw.sample(names, nodes), strict=True))
+
+    def tensors() -> tuple[Tensor, Tensor]:
+        ours: list[Dim] = [draw.choice(list(sizes)) for _ in range(draw.randint(1, most_dims))]
+        theirs: list[Dim] = [sizes[str(name)] for name in ours]
+        if draw.random() < wild:
+            ending, name, at = draw.choice("?+*"), draw.choice(list(sizes)), draw.randint(0, len(ours))
+            times = {"?": draw.randint(0, 1), "+": draw.randint(1, 3), "*": draw.randint(0, 3)}[ending]
+            ours[at:at], theirs[at:at] = [name + ending], [sizes[name]] * times
+        return Tensor(tuple(ours)), Tensor(tuple(theirs))
+
+    module: dict[str, Node] = {}
+    data: dict[str, Node] = {}
+    for name in names:
+        held = [tensors() for _ in range(1 if single[name] else draw.randint(1, most_fields))]
+        keys = [SINGLE] if single[name] else [f"f{i}" for i in range(len(held))]
+        chosen = [to for to in names if not single[name] and not single[to] and draw.random() < density]
+        links = {to: Link(0, draw.choice([None, 3])) for to in chosen}
+        module[name] = Node(single[name], dict(zip(keys, (ours for ours, _ in held), strict=True)), links)
+        theirs = draw.sample([theirs for _, theirs in held], len(held))
+        changed = {renamed[to]: link for to, link in links.items()}
+        data[renamed[name]] = Node(single[name], dict(zip(keys, theirs, strict=True)), changed)
+    order = draw.sample(list(data), nodes)
+    return (
+        Schema(module, cyclic=True, fan_in=True),
+        Schema({name: data[name] for name in order}, cyclic=True, fan_in=True),
+    )

@@ -32,7 +32,7 @@ from easeml_core.schema.formulate import write
 from easeml_core.schema.model import SINGLE, Dim
 from easeml_core.schema.search import MAX_STEPS, Search
 from tests.schema.conftest import example_files, skip_if_absent
-from tests.schema.strategies import dim_lists, schemas, singletons
+from tests.schema.strategies import dim_lists, planted, schemas, singletons
 
 
 @pytest.mark.parametrize("path", example_files("schema/match/*/*-src.json"), ids=lambda p: p.stem)
@@ -369,6 +369,11 @@ def decided(module: Schema, data: Schema) -> bool:
     found = match_schemas(module, data)
     assert isinstance(found, Mapped) == solved
     return isinstance(found, Mapped) and holds(module, data, found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_match_among_thirty_nodes_is_found(seed: int) -> None:
+    assert decided(*planted(seed))
 
 
 def test_many_fields_are_decided() -> None:
