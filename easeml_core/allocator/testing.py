@@ -12,9 +12,11 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
+from easeml_core.allocator import priors
 from easeml_core.allocator.ladder import check
 from easeml_core.allocator.policy import JOINT, MODEL_RULES, TENANT_RULES, make_policy
 from easeml_core.allocator.types import (
@@ -59,16 +61,37 @@ class FailsEverySecondCall:
         return self.inner.choose(request)
 
 
+def sample_history(arms: Sequence[str], past: int, seed: int = 0) -> list[priors.TaskHistory]:
+    """`past` tasks that differ in how hard they are and tried most of `arms`; the same for the same seed."""
+    draw = np.random.default_rng(seed)
+    return [
+        priors.TaskHistory(
+            f"past-{task}",
+            {arm: float((level + 0.1 * draw.normal()).clip(0, 1)) for arm in arms if draw.random() < 0.8},
+        )
+        for task, level in enumerate(draw.uniform(0.3, 0.8, past))
+    ]
+
+
+@cache
+def learned_prior(arms: tuple[str, ...], past: int, seed: int = 0) -> Prior:
+    """What `priors.build` makes of `sample_history`; kept, as a suite asks for the same again and again."""
+    return priors.build("sample", arms, sample_history(arms, past, seed))
+
+
 def sample_prior(arms: Sequence[str], seed: int = 0) -> Prior:
-    """A prior with correlated arms; the same seed gives the same."""
+    """A prior with correlated arms and without a history; the same seed gives the same."""
     draw = np.random.default_rng(seed)
     factors = draw.normal(size=(len(arms), 2)) * 0.05
     covariance = factors @ factors.T + 0.01 + 0.002 * np.eye(len(arms))
     return Prior(tuple(arms), draw.uniform(0.5, 0.8, len(arms)), covariance, 1e-4, "sample")
 
 
-def sample_request(seed: int, *, tasks: int = 4, arms: int = 5, running: bool = True) -> AllocationRequest:
-    """A request as a service may send it: some arms ended, failed or running, weights, budgets."""
+def sample_request(
+    seed: int, *, tasks: int = 4, arms: int = 5, running: bool = True, past: int = 0
+) -> AllocationRequest:
+    """A request as a service may send it: some arms ended, failed or running, weights, budgets; with `past`
+    tasks as the history of its prior."""
     draw = random.Random(seed)
     names = [f"model-{index}" for index in range(arms)]
     open_tasks = []
@@ -101,7 +124,11 @@ def sample_request(seed: int, *, tasks: int = 4, arms: int = 5, running: bool = 
     return AllocationRequest(
         device="cpu0",
         tasks=tuple(open_tasks),
-        priors={"vector-classification": sample_prior(names, seed)},
+        priors={
+            "vector-classification": learned_prior(tuple(names), past, seed)
+            if past
+            else sample_prior(names, seed)
+        },
         seed=seed,
         step=draw.randint(0, 50),
     )
@@ -165,7 +192,10 @@ class PolicyContract:
 
     def requests(self) -> list[AllocationRequest]:
         """The requests that every test goes through."""
-        return [sample_request(seed, tasks=1 + seed % 6, arms=1 + seed % 7) for seed in range(40)]
+        return [
+            sample_request(seed, tasks=1 + seed % 6, arms=1 + seed % 7, past=8 * (seed % 4 == 3))
+            for seed in range(40)
+        ]
 
     def test_only_starts_what_may_be_started(self) -> None:
         """Never an arm that ended, runs, or does not fit; "nothing" only where nothing can be started."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_core.allocator import kernels, priors
 from easeml_core.allocator.ladder import check
 from easeml_core.allocator.policy import make_policy
-from easeml_core.allocator.testing import all_policies, rescaled, sample_request, shuffled
+from easeml_core.allocator.testing import all_policies, rescaled, sample_history, sample_request, shuffled
 from easeml_core.allocator.types import ActiveTrial, CompletedTrial, Decision, Ended, Nothing
 
 PRIORS = ("sample", "catalogue", "none", *kernels.KERNELS)
@@ -26,19 +25,7 @@ def with_prior(request, kind, past, seed):
     if kind == "none":
         return replace(request, priors={})
     [(template, prior)] = request.priors.items()
-    draw = np.random.default_rng(seed)
-    level = draw.uniform(0.3, 0.8, past)
-    history = [
-        priors.TaskHistory(
-            f"past-{i}",
-            {
-                arm: float((level[i] + 0.1 * draw.normal()).clip(0, 1))
-                for arm in prior.arms
-                if draw.random() < 0.8
-            },
-        )
-        for i in range(past)
-    ]
+    history = sample_history(prior.arms, past, seed)
     made = (
         priors.build(template, prior.arms, history)
         if kind == "catalogue"
