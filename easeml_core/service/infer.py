@@ -3,9 +3,9 @@
 A request waits while its task has no champion (`status.json` says so) and is answered once per content.
 Predictions are written before the request is marked as done: a run that was killed writes them again.
 
-`predictions/<request>.csv` or `.npz` holds the answers (see `predictions`). Inputs that cannot be read, and
-those that are too long to be read in full, are named in `predictions/<request>.problems.md`; all but the
-former are predicted.
+`predictions/<request>.csv` or `.npz` (and `.zip`) holds the answers (see `predictions`). Inputs that cannot be
+read, and those that are too long to be read in full, are named in `predictions/<request>.problems.md`; all but
+the former are predicted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from easeml_core.bucket.entries import Listing
 from easeml_core.errors import Problem, TemporaryError, TenantError
 from easeml_core.naming import TaskName
 from easeml_core.service import trainer
-from easeml_core.service.predictions import predictions_file
+from easeml_core.service.predictions import pictures, predictions_file
 from easeml_core.service.status import write_status
 from easeml_core.service.status_text import problems_text
 from easeml_core.service.uploads import (
@@ -208,8 +208,11 @@ def _predict(
             raise TenantError(inputs.problems)
         answer, outputs = _ask_model(service, name, inputs, scratch)
         ending, content = predictions_file(inputs.ids, outputs, facts, str(answer["model_version"]))
+        packed = pictures(inputs.ids, outputs, facts)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if packed is not None:
+        service.bucket.write(name.predictions_key(request, "zip"), packed)
     service.bucket.write(name.predictions_key(request, ending), content)
     return str(answer["model_version"]), (*inputs.problems, *inputs.cut)
 

@@ -5,13 +5,16 @@ The table has the columns `id`, `class` and one `probability_<class>` per class,
 
 The arrays are `id` (N,), `model_version` and `prediction`: images (N, D, E, F) in the units of the data, or
 all series or bytes one after the other, (total, D) or (total,), of which example i has
-`prediction[offsets[i]:offsets[i + 1]]`.
+`prediction[offsets[i]:offsets[i + 1]]`. Images of 8 bits are also PNGs in `predictions/<request>.zip`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import os
+import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from easeml_core.data import VersionFacts
 
+_PNG_CHANNELS = (1, 3, 4)
 _ANSWERING = frozenset({"image-recovery", "series-translation", "general-autoencoder"})
 
 
@@ -102,6 +106,42 @@ def predictions_npz(
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     return stream.getvalue()
+
+
+def pictures(ids: Sequence[str], outputs: npt.NDArray[Any], facts: VersionFacts) -> bytes | None:
+    """A zip with a PNG of each image, called as its input; None where a PNG cannot hold the answers as they are.
+
+    `outputs` (N, D, E, F) as for `predictions_file`, which is to be called first.
+    """
+    import numpy as np
+    from PIL import Image
+
+    shape = facts.target_shape
+    if facts.kind != "image" or facts.dtype != "uint8" or shape is None or shape[2] not in _PNG_CHANNELS:
+        return None
+    images = np.clip(np.rint(outputs.reshape(len(ids), *shape)), 0, 255).astype(np.uint8)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as packed:
+        for name, pixels in zip(_picture_names(ids), images, strict=True):
+            png = io.BytesIO()
+            Image.fromarray(pixels.squeeze(2) if shape[2] == 1 else pixels).save(png, "PNG")
+            packed.writestr(
+                zipfile.ZipInfo(name), png.getvalue()
+            )  # of no date: the same answer, the same bytes
+    return stream.getvalue()
+
+
+def _picture_names(ids: Sequence[str]) -> list[str]:
+    """A name in a zip for each id, with numbers where ids are no names of files or differ in endings only."""
+    from easeml_core.bucket.leftovers import unsafe_reason
+    from easeml_core.data.sources import IMAGE_ENDS
+
+    stems = [os.path.splitext(text)[0] if text.lower().endswith(IMAGE_ENDS) else text for text in ids]
+    count = Counter(stem.casefold() for stem in stems)
+    return [
+        f"{stem if count[stem.casefold()] == 1 and unsafe_reason(stem) is None else f'input {number}'}.png"
+        for number, stem in enumerate(stems, 1)
+    ]
 
 
 def _misfit(ids: Sequence[str], outputs: npt.NDArray[Any]) -> ValueError:

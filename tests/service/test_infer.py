@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from sqlalchemy import func, update
 
 from easeml_core.data import VersionFacts
@@ -18,7 +20,7 @@ from easeml_core.ledger.models import Candidate, Promotion, Task, Trial, Upload
 from easeml_core.service import Service, trainer
 from easeml_core.service.infer import run_inference
 from easeml_core.service.intake import run_intake, scan_uploads
-from easeml_core.service.predictions import extension, predictions_csv, predictions_file
+from easeml_core.service.predictions import extension, pictures, predictions_csv, predictions_file
 
 SPEC = "program: '{input: {[Tensor[2]], []}, output: {[Tensor[3]], []}}'\n"
 ROWS = "a,b,label\n" + "".join(f"{i},{i * i},{'xyz'[i % 3]}\n" for i in range(30))
@@ -241,6 +243,31 @@ def test_images_and_bytes_are_answered_in_their_own_units() -> None:
     assert found["prediction"].tolist() == [2, 0, 255]
     image = {"kind": "image", "task_kind": "recovery", "target_shape": (1, 2, 1)}
     assert arrays(np.arange(4.0).reshape(2, 1, 2, 1), **image)["prediction"].shape == (2, 1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        (["day 1/a.JPG", "b.tif"], ["day 1/a.png", "b.png"]),
+        (["a.jpg", "A.png"], ["input 1.png", "input 2.png"]),
+        (["../a", "/b"], ["input 1.png", "input 2.png"]),
+        (["q.npz[0]", "q.npz[1]"], ["q.npz[0].png", "q.npz[1].png"]),
+    ],
+)
+def test_pictures_are_called_as_their_inputs_where_that_is_safe(ids: list[str], names: list[str]) -> None:
+    image = facts(kind="image", task_kind="recovery", target_shape=(1, 2, 1), dtype="uint8")
+    content = pictures(ids, np.array([[0.4, 255.6], [-1, 7]]), image)
+    assert content is not None
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
+        assert packed.namelist() == names
+        found = [np.asarray(Image.open(packed.open(name))).tolist() for name in names]
+    assert found == [[[0, 255]], [[0, 7]]]
+
+
+@pytest.mark.parametrize("changes", [{"dtype": "float32"}, {"target_shape": (1, 1, 2)}])
+def test_what_a_png_cannot_hold_is_in_no_zip(changes: dict[str, Any]) -> None:
+    image = {"kind": "image", "task_kind": "recovery", "target_shape": (1, 2, 1), "dtype": "uint8"}
+    assert pictures(["a", "b"], np.zeros((2, 2)), facts(**{**image, **changes})) is None
 
 
 @pytest.mark.parametrize(

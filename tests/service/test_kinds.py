@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from easeml_core.catalog import models_for
 from easeml_core.service import Service, trainer
@@ -88,3 +90,6 @@ def test_a_task_of_images_to_recover(service: Service, model: list[dict[str, Any
     with np.load(io.BytesIO(service.bucket.read("lab/rows/predictions/r1.npz"))) as answer:
         assert answer["id"].tolist() == ["q.npz[0]", "q.npz[1]", "q.npz[2]"]
         assert np.array_equal(answer["prediction"], noisy[:3])
+    with zipfile.ZipFile(io.BytesIO(service.bucket.read("lab/rows/predictions/r1.zip"))) as packed:
+        assert packed.namelist() == ["q.npz[0].png", "q.npz[1].png", "q.npz[2].png"]
+        assert np.array_equal(np.asarray(Image.open(packed.open("q.npz[1].png"))), noisy[1])
