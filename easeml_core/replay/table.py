@@ -117,7 +117,10 @@ class _Cells:
         wrong = [name for name in names if name not in COLUMNS] + [n for n in COLUMNS[:3] if n not in names]
         if wrong or len(set(names)) < len(names):
             got = ",".join(names) or "an empty file"
-            self.problem(f"columns must be {','.join(COLUMNS)} (the last may be absent); got {got}", 1)
+            fix = "separate columns by commas" if len(names) == 1 and {";", "\t"} & set(names[0]) else ""
+            self.problem(
+                f"columns must be {','.join(COLUMNS)} (the last may be absent); got {got}", 1, fix=fix
+            )
             return
         for row in rows:
             if row and len(row) != len(names):

@@ -50,6 +50,7 @@ def test_some_absent_costs_are_told(tmp_path, caplog):
 
 WRONG = {
     "columns": ("task,model\n", 1, "columns must be"),
+    "semicolons": ("task;model;accuracy\nt;m;0,5\n", 1, "separate columns by commas"),
     "a column twice": ("task,model,accuracy,task\n", 1, "columns must be"),
     "a word": (HEADER + "t,m,good,1\n", 2, "from 0 to 1"),
     "a repeat": (HEADER + "t,m,0.5,1\nt,m,0.6,1\n", 3, "m on t is there twice, first on line 2"),
