@@ -3,9 +3,9 @@
 A request waits while its task has no champion (`status.json` says so) and is answered once per content.
 Predictions are written before the request is marked as done: a run that was killed writes them again.
 
-`predictions/<request>.csv` or `.npz` (and `.zip`) holds the answers (see `predictions`). Inputs that cannot be
-read, and those that are too long to be read in full, are named in `predictions/<request>.problems.md`; all but
-the former are predicted.
+`predictions/<request>.csv` or `.npz` (and `.zip`) holds the answers (see `predictions`). Inputs that cannot
+be read, and those too long to be read in full, are named in `predictions/<request>.problems.md`; all but the
+former are predicted.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def predictions_npz(
 
 
 def pictures(ids: Sequence[str], outputs: npt.NDArray[Any], facts: VersionFacts) -> bytes | None:
-    """A zip with a PNG of each image, called as its input; None where a PNG cannot hold the answers as they are.
+    """A zip with a PNG of each image, called as its input; None where PNG cannot hold them as they are.
 
     `outputs` (N, D, E, F) as for `predictions_file`, which is to be called first.
     """
@@ -125,9 +125,8 @@ def pictures(ids: Sequence[str], outputs: npt.NDArray[Any], facts: VersionFacts)
         for name, pixels in zip(_picture_names(ids), images, strict=True):
             png = io.BytesIO()
             Image.fromarray(pixels.squeeze(2) if shape[2] == 1 else pixels).save(png, "PNG")
-            packed.writestr(
-                zipfile.ZipInfo(name), png.getvalue()
-            )  # of no date: the same answer, the same bytes
+            # Of no date, so that the same answers are the same bytes.
+            packed.writestr(zipfile.ZipInfo(name), png.getvalue())
     return stream.getvalue()
 
 
