@@ -11,9 +11,9 @@ Hyper-parameters maximise the log marginal likelihood of the past tasks, each a 
 N(m, k(x, x) + s2 I), as scikit-learn's `GaussianProcessRegressor` does: l and s2 / a over a grid, a in
 closed form for each. GP-UCB, GREEDY and HYBRID are the paper's with `rbf`.
 
-Fewer than FEWEST past tasks say too little of how far a new one may be from their average, a single one
-nothing at all: the most likely variance is then close to 0, whatever comes, and a policy that believes it
-explores nothing (DEEPLEARNING with one past task: 26 times the area of `priors.build`, with five 1.15 times).
+Fewer than FEWEST results of an arm say too little of how far a new one may be from their average, a single
+one nothing at all: the most likely variance is then close to 0, whatever comes, and a policy that believes
+it explores nothing (DEEPLEARNING with one past task: 26 times the area of `priors.build`, with five 1.15 times).
 There the catalogue and the history together decide, as in `priors`.
 """
 
@@ -35,14 +35,15 @@ NOISES = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)  # s2 / a
 def tuned(
     template: str, arms: Sequence[str], history: Sequence[priors.TaskHistory], kernel: str = "rbf"
 ) -> Prior:
-    """The prior over `arms` from `history`; that of `priors.build` where fewer than FEWEST tasks know an arm.
+    """The prior over `arms` from `history`; that of `priors.build` where it has fewer than FEWEST results of an
+    arm on average.
 
     Carries the history on, for policies that learn from it. Raises ValueError for an unknown kernel.
     """
     if kernel not in KERNELS:
         raise ValueError(f"no kernel is called {kernel!r}; there are {', '.join(KERNELS)}")
     table, tasks = priors.known(arms, history)
-    if len(table) < FEWEST:
+    if np.count_nonzero(~np.isnan(table)) < FEWEST * len(arms):
         return priors.build(template, arms, history)
     filled = fill(table)
     covariance, noise = fit(filled, kernel)

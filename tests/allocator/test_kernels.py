@@ -91,6 +91,16 @@ def test_few_past_tasks_give_the_catalogues_prior(kernel, tasks):
     assert prior.source == other.source
 
 
+def test_results_of_each_arm_count_not_tasks():
+    """Twenty tasks that tried one of five arms each know four results of an arm; thirty know six."""
+    for tasks, tuned_to_them in ((20, False), (30, True)):
+        history = [
+            TaskHistory(one.task, {ARMS[i % 5]: one.qualities[ARMS[i % 5]]})
+            for i, one in enumerate(past(tasks))
+        ]
+        assert ("kernel" in tuned("x", ARMS, history).source) == tuned_to_them
+
+
 DEGENERATE = {
     "all equal": np.full((8, 4), 0.7),
     "every task the same": np.tile([0.3, 0.5, 0.7, 0.9], (8, 1)),
