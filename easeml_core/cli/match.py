@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from easeml_core.schema import Mapped, Schema, Unmatched
 
 app = typer.Typer()
+_LARGEST = 1 << 20  # characters of a program that are read
 
 
 @dataclass(slots=True)
@@ -77,13 +78,14 @@ def match(
 def read(what: str, output: Path | None = None) -> Subject:
     """What WHAT says. Raises `TenantError` and `ProgramError` where it cannot be read."""
     from easeml_core.data.archives import is_archive
+    from easeml_core.data.text import open_text
     from easeml_core.language import parse
     from easeml_core.schema import infer_data_set, load_schema
 
     if "{" in what:
         return _of_program(parse(what))
     path = Path(what)
-    if not path.exists():
+    if not what or not (path.is_file() or path.is_dir()):
         raise typer.BadParameter(f"{what} is no file or folder, and no program (which begins with a brace)")
     if path.is_dir() and (path / naming.SPEC_FILE).is_file():
         path = path / naming.SPEC_FILE
@@ -95,7 +97,8 @@ def read(what: str, output: Path | None = None) -> Subject:
     if path.suffix == ".json":
         target = None if output is None else load_schema(output.read_bytes(), output.name)
         return _of_schemas(load_schema(path.read_bytes(), path.name), target)
-    return _of_program(parse(path.read_text("utf-8-sig")))
+    with open_text(path, path.name) as stream:
+        return _of_program(parse(stream.read(_LARGEST)))
 
 
 def _of_program(program: Program) -> Subject:

@@ -135,17 +135,21 @@ def test_a_module_takes_the_data_or_not(
         ("in.json", '{"nodes": {"n": {"fields": {"x": {"type": "tensor", "dim": [2]}}}}}', 1, "not linked"),
         ("in.json", '{"nodes": 3}', 1, "1 problem found"),
         ("program.txt", "{input: 3}", 1, "line 1, column 9"),
+        ("program.txt", "{input: 3}".encode("utf-16"), 1, "line 1, column 9"),
+        ("program.txt", b"{input: \xff}", 1, "1 problem found"),
+        ("cat.png", b"\x89PNG\0", 1, "1 problem found"),
         ("task.yaml", "objective: mse", 1, "problem"),
     ],
 )
 def test_what_cannot_be_matched_is_said(
-    easeml: Easeml, tmp_path: Path, name: str, text: str, code: int, words: str
+    easeml: Easeml, tmp_path: Path, name: str, text: str | bytes, code: int, words: str
 ) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
     result = easeml("match", tmp_path / name, "--json")
     assert result.exit_code == code
     assert words in data_of(result)["error"]
 
 
 def test_nothing_there_is_a_wrong_call(easeml: Easeml) -> None:
-    assert easeml("match", "nowhere").exit_code == 2
+    for what in ("nowhere", "", "/dev/zero"):
+        assert easeml("match", what).exit_code == 2
