@@ -13,8 +13,8 @@ closed form for each. GP-UCB, GREEDY and HYBRID are the paper's with `rbf`.
 
 Fewer than FEWEST results of an arm say too little of how far a new one may be from their average, a single
 one nothing at all: the most likely variance is then close to 0, whatever comes, and a policy that believes
-it explores nothing (DEEPLEARNING with one past task: 26 times the area of `priors.build`, with five 1.15 times).
-There the catalogue and the history together decide, as in `priors`.
+it explores nothing (DEEPLEARNING with one past task: 26 times the area of `priors.build`, with five 1.15
+times). There the catalogue and the history together decide, as in `priors`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ NOISES = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)  # s2 / a
 def tuned(
     template: str, arms: Sequence[str], history: Sequence[priors.TaskHistory], kernel: str = "rbf"
 ) -> Prior:
-    """The prior over `arms` from `history`; that of `priors.build` where it has fewer than FEWEST results of an
-    arm on average.
+    """The prior over `arms` from `history`; that of `priors.build` below FEWEST results of an arm on average.
 
     Carries the history on, for policies that learn from it. Raises ValueError for an unknown kernel.
     """
