@@ -73,6 +73,11 @@ def any_files(data: Path) -> None:
             (data / name / f"{size}.wav").write_bytes(RANDOM.bytes(size))
 
 
+def large_files(data: Path) -> None:
+    any_files(data)
+    (data / "noise" / "long.wav").write_bytes(RANDOM.bytes(1 << 20))
+
+
 def npz_channels_first(data: Path) -> None:
     x = RANDOM.integers(0, 256, (40, 3, 9, 7), dtype=np.uint8)
     np.savez_compressed(data / "d.npz", images=x, labels=np.eye(4)[np.arange(40) % 4])
@@ -128,6 +133,7 @@ def ts_series(data: Path) -> None:
         (npz_two_values, "{input: {[Tensor[5]], []}, output: {[Tensor[2]], []}}", "mse"),
         (npy_images, "{input: {[Tensor[9, 7, 1]], []}, output: {[Tensor[4]], []}}", "accuracy"),
         (any_files, "{input: {[Tensor[39, 8]], []}, output: {[Tensor[2]], []}}", "accuracy"),
+        (large_files, "{input: {[Tensor[32768, 8]], []}, output: {[Tensor[2]], []}}", "accuracy"),
         (npz_series, "{input: {[Tensor[3]], [next]}, output: {[Tensor[2]], []}}", "accuracy"),
         (csv_classes, "{input: {[Tensor[2]], []}, output: {[Tensor[2]], []}}", "accuracy"),
         (csv_amounts, "{input: {[Tensor[2]], []}, output: {[Tensor[1]], []}}", "mse"),
