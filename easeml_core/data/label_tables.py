@@ -26,6 +26,8 @@ def place_by_tables(
     The split is what the table's name or folder says, else the image's folder. An image that two rows give
     different labels is a problem, and so is one without any, where there is such a table.
     """
+    if not tables:
+        return {}, []
     places: dict[str, Place] = {}
     said_by: dict[str, str] = {}
     conflicts: dict[tuple[str, str], list[str]] = {}

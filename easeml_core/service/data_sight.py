@@ -82,16 +82,14 @@ def _objects(tree: Tree) -> Sight | None:
     """Files of any type, where a folder says the class of each; None where that is not so."""
     from easeml_core.data.classes import place_by_folder
     from easeml_core.data.findings import Findings
-    from easeml_core.spec.rules import MAX_OBJECT_BYTES
+    from easeml_core.spec.rules import MAX_OBJECT_VALUES
 
     doubts = Findings()
     labels = [label for label, _ in place_by_folder(tree, tree.files, doubts).values() if label is not None]
     if doubts.problems or len(labels) < len(tree.files) or len(set(labels)) < 2:
         return None
     longest = max(file.path.stat().st_size for file in tree.files)
-    size = min(
-        max(1, longest), MAX_OBJECT_BYTES // 32
-    )  # as many bits as numbers of 32 bits may be in an object
+    size = min(max(1, longest), MAX_OBJECT_VALUES // 8)
     program = Program(DataType((Tensor((size, 8)),)), DataType((Tensor((len(set(labels)),)),)))
     hint = "each file is an example of its own bytes, 8 bits each, however many they are"
     return Sight(f"{len(labels)} files", (), labels, hints=(hint,), program=program)
