@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,6 +28,7 @@ import numpy.typing as npt
 from easeml_core.allocator import gp
 from easeml_core.allocator.types import AllocationRequest, Array, OpenTask, Prior
 
+_Belief = tuple[Array, Array, float]  # mean (K,), covariance (K, K) and noise variance
 FAILURE_DEVIATIONS, LEAST_OWN = 2.0, 0.25
 # What is believed of an arm that nobody knows anything about: 95 % between 0.2 and 1.
 NEUTRAL_MEAN, NEUTRAL_DEVIATION, NEUTRAL_NOISE = 0.6, 0.2, 1e-4
@@ -152,22 +153,30 @@ class Board:
 @dataclass
 class Views:
     """The views of the last request. A view that still holds is used again, and one more trial extends its
-    path instead of starting it over: the same numbers, sooner."""
+    path instead of starting it over: the same numbers, sooner. Tasks with the same arms share one prior."""
 
     _last: dict[str, tuple[Prior | None, TaskView]] = field(default_factory=dict)
+    _beliefs: dict[tuple[str, ...], tuple[Prior | None, _Belief]] = field(default_factory=dict)
 
     def look(self, task: OpenTask, prior: Prior | None) -> TaskView:
         """The view of a task."""
         before, old = self._last.get(task.task, (None, None))
         if old is None or before is not prior or old.task.arms != task.arms:
-            view = _view(task, prior)
+            view = _view(task, prior, self._belief)
         elif _same(old.task, task):
             view = copy.copy(old)
             object.__setattr__(view, "task", task)
         else:
-            view = _extended(_view(task, prior), old)
+            view = _extended(_view(task, prior, self._belief), old)
         self._last[task.task] = prior, view
         return view
+
+    def _belief(self, names: tuple[str, ...], prior: Prior | None) -> _Belief:
+        before, belief = self._beliefs.get(names, (None, None))
+        if belief is None or before is not prior:
+            belief = _belief(names, prior)
+            self._beliefs[names] = prior, belief
+        return belief
 
 
 def _same(old: OpenTask, new: OpenTask) -> bool:
@@ -194,14 +203,16 @@ def _extended(view: TaskView, old: TaskView) -> TaskView:
     return view
 
 
-def _view(task: OpenTask, prior: Prior | None) -> TaskView:
+def _view(
+    task: OpenTask, prior: Prior | None, belief_of: Callable[[tuple[str, ...], Prior | None], _Belief]
+) -> TaskView:
     ended = sorted(task.completed, key=lambda trial: (trial.order, trial.arm))
     running = sorted(task.active, key=lambda trial: (trial.arm, trial.device))
     costs = {arm.name: arm.predicted_cost for arm in task.arms}
     plays = [trial.arm for trial in ended] + [trial.arm for trial in running]
     names = tuple(sorted({*costs, *plays}))
     position = {name: index for index, name in enumerate(names)}
-    mean, covariance, noise = _belief(names, prior)
+    mean, covariance, noise = belief_of(names, prior)
     open_arms = {arm.name for arm in task.eligible()}
     values: list[float | None] = []
     observed = {position[t.arm]: t.quality for t in ended if t.quality is not None}
@@ -249,7 +260,7 @@ def own_deviations(covariance: Array) -> Array:
     return own
 
 
-def _belief(names: tuple[str, ...], prior: Prior | None) -> tuple[Array, Array, float]:
+def _belief(names: tuple[str, ...], prior: Prior | None) -> _Belief:
     """Prior mean `(K,)` and covariance `(K, K)` of `names`, and the noise variance."""
     known = {} if prior is None else {name: index for index, name in enumerate(prior.arms)}
     if prior is None or not known:

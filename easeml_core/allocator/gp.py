@@ -123,8 +123,8 @@ class Posterior:
         if (variance < -_ROUNDING * np.maximum(np.diagonal(self.covariance), self.noise)).any():
             raise NotPositiveError(f"variance {variance.min():g} after arm {arm}")
         mean = self.mean + row * ((value - self.mean[arm]) / pivot)
-        rows = np.vstack([self.rows, row])
-        return replace(self, mean=mean, variance=np.maximum(variance, 0.0), rows=rows)
+        variance, rows = np.maximum(variance, 0.0), np.concatenate((self.rows, row[None]))
+        return Posterior(mean, variance, self.covariance, self.noise, rows, self.jitter)
 
 
 def path(
