@@ -28,7 +28,7 @@ from functools import cache
 import numpy as np
 
 from easeml_core.allocator import warp
-from easeml_core.allocator.experts import HEAVY, Experts, Tails, student_constant
+from easeml_core.allocator.experts import LIGHT, Experts, Tails, student_constant
 from easeml_core.allocator.types import Array
 from easeml_core.errors import FallbackError
 
@@ -119,7 +119,7 @@ class Prediction:
     mean: Array
     scale: Array
     tails: tuple[Tails, ...]
-    soft: float
+    soft: warp.Soft
 
     def qualities(self, arms: Sequence[int] | slice = slice(None)) -> Array:
         """Quality of `arms` at each of `SHARES`, by expert: `(C, arms, J)`."""
@@ -156,7 +156,7 @@ class Prediction:
 
 
 def predict(
-    families: Sequence[Family], family_weights: Sequence[float], soft: float, without: str = ""
+    families: Sequence[Family], family_weights: Sequence[float], soft: warp.Soft, without: str = ""
 ) -> Prediction:
     """Predict all arms by the experts of most weight, over all families, whose log weights are given.
 
@@ -218,4 +218,4 @@ def _draws(tails: Tails) -> Array:
 
 
 def _quantile(tails: Tails, share: float) -> float:
-    return warp.quantile(share, warp.student if tails is HEAVY else warp.normal)
+    return warp.quantile(share, warp.normal if tails is LIGHT else warp.student)

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,19 @@ from easeml_core.allocator.types import Array
 ENOUGH = 6
 FOLDS, SUBSETS, SUBSET = 5, 2, 12
 LEAST_SHARE = 0.02
+# Nats of log likelihood per arm by which another scale must predict better than `warp.ERROR` to replace it.
+CLEARLY = 0.05
+LEAST_VALUE = 1e-3  # of an eigenvalue of a correlation matrix
 _ROUNDS = 30
+
+
+class Shrinkage(NamedTuple):
+    """How S is made of what was counted: the weights of constant correlation and of the diagonal, and how
+    many standard errors a pair must be apart from constant correlation to be believed at all."""
+
+    constant: float
+    own: float
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +58,41 @@ class Tails:
     `nu` degrees of freedom. `honest` is by how much the width of a prediction is multiplied before people are
     told it, about what the likelihood of held-out predictions asks for (benchmarks); `spread` before it
     decides, which is less where tails are heavy: an improvement is expected of one arm at a time, but the
-    arms of a task share their luck, and what one wins the next cannot win again. `shrinkage` are the weights
-    of constant correlation and of the diagonal in S to choose from: the diagonal takes up the single
-    cells that are far off, so it has no weight where there are none. `bandwidths`: with light tails one
-    Gaussian says all that single past tasks could add, without their noise.
+    arms of a task share their luck, and what one wins the next cannot win again. `shrinkage` to choose from,
+    see `Shrinkage`: the diagonal takes up the single cells that are far off, so it has no weight where there
+    are none. `bandwidths`: with light tails one Gaussian says all that single past tasks could add, without
+    their noise.
     """
 
     nu: float
     spread: float
     honest: float
-    shrinkage: tuple[tuple[float, float], ...]
+    shrinkage: tuple[Shrinkage, ...]
     bandwidths: tuple[float, ...]
 
 
 HEAVY = Tails(
-    3.0, 0.5, 0.6, ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05)), (0.4, 0.7, 1.0)
+    nu=3.0,
+    spread=0.5,
+    honest=0.6,
+    shrinkage=tuple(
+        Shrinkage(*pair) for pair in ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05))
+    ),
+    bandwidths=(0.4, 0.7, 1.0),
 )
 # At 30 degrees of freedom quantiles are those of the normal distribution to 2 %.
-LIGHT = Tails(30.0, 1.0, 1.0, ((0.05, 0.0), (0.3, 0.0), (0.6, 0.0), (0.9, 0.0)), (1.0,))
+LIGHT = Tails(
+    nu=30.0,
+    spread=1.0,
+    honest=1.0,
+    shrinkage=(
+        *(Shrinkage(constant, 0.0) for constant in (0.05, 0.3, 0.6, 0.9)),
+        *(Shrinkage(constant, 0.0, doubt=2.0) for constant in (0.05, 0.3)),
+    ),
+    bandwidths=(1.0,),
+)
+# Where nothing is known about how far off results are, the width is what the process says.
+UNKNOWN = replace(HEAVY, spread=1.0, honest=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +100,12 @@ class Settings:
     """What cross-validation chose. `shares` are those of the tails' bandwidths and sum to 1."""
 
     tails: Tails
-    soft: float
-    shrinkage: tuple[float, float]
+    soft: warp.Soft
+    shrinkage: Shrinkage
     shares: tuple[float, ...]
 
 
-DEFAULT = Settings(HEAVY, warp.DEFAULT_SOFT, (0.4, 0.1), (0.2, 0.2, 0.6))
+DEFAULT = Settings(UNKNOWN, warp.LINEAR, Shrinkage(0.4, 0.1), (0.2, 0.2, 0.6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,23 +122,44 @@ class Experts:
     owners: tuple[str, ...]
 
 
-def shrink(covariance: Array, weights: tuple[float, float]) -> Array:
-    """`covariance` `(K, K)` moved towards constant correlation and the diagonal; variances stay."""
+def shrink(covariance: Array, weights: Shrinkage, tasks: int) -> Array:
+    """`covariance` `(K, K)`, counted over `tasks`, moved as `weights` say; variances stay.
+
+    Doubt is a non-negative garrote (Breiman 1995): what is far from constant correlation stays nearly as it
+    is, what is within the luck of so few tasks goes.
+    """
     deviations = np.sqrt(np.maximum(np.diagonal(covariance), 1e-12))
     correlation = covariance / np.outer(deviations, deviations)
-    k, (constant, own) = len(covariance), weights
+    k = len(covariance)
     common = (correlation.sum() - k) / (k * (k - 1)) if k > 1 else 0.0
-    mixed = (1 - constant - own) * correlation + constant * common
     # A negative common correlation of many arms is not positive semi-definite; zero always is.
-    mixed = mixed if common >= 0 else (1 - constant - own) * correlation
+    constant, common = (weights.constant, common) if common >= 0 else (0.0, 0.0)
+    if weights.doubt:
+        error = weights.doubt * (1 - common**2) / math.sqrt(max(tasks, 1))
+        apart = correlation - common
+        correlation = common + apart * np.maximum(1 - error**2 / np.maximum(apart**2, 1e-300), 0.0)
+    mixed = (1 - weights.constant - weights.own) * correlation + constant * common
     np.fill_diagonal(mixed, 1.0)
+    if weights.doubt:
+        mixed = _positive(mixed)
     shrunk: Array = mixed * np.outer(deviations, deviations)
     return shrunk
 
 
+def _positive(correlation: Array) -> Array:
+    """The correlation without its negative eigenvalues, which changing it entry by entry may leave."""
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] >= LEAST_VALUE:
+        return correlation
+    mended = (vectors * np.maximum(values, LEAST_VALUE)) @ vectors.T
+    deviations = np.sqrt(np.diagonal(mended))
+    positive: Array = mended / np.outer(deviations, deviations)
+    return positive
+
+
 def build(rows: Array, completed: ragged.Completed, names: Sequence[str], settings: Settings) -> Experts:
     """The experts of the past tasks `rows` `(P, K)`, called `names`, with m and S from `completed`."""
-    mean, covariance = completed.mean, shrink(completed.covariance, settings.shrinkage)
+    mean, covariance = completed.mean, shrink(completed.covariance, settings.shrinkage, len(completed.rows))
     centres, widths, weights, owners = [], [], [], list[str]()
     for width, share in zip(settings.tails.bandwidths, settings.shares, strict=True):
         if width < 1 and not len(rows):
@@ -133,7 +184,7 @@ def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
     n = len(qualities)
     if n < ENOUGH:
         return DEFAULT
-    best: tuple[float, Settings] | None = None
+    found: dict[warp.Soft, tuple[float, Settings]] = {}
     for soft in warp.SOFT:
         steep = warp.slope(mean_0, soft)
         completed = ragged.complete(
@@ -145,20 +196,22 @@ def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
             for shrinkage, table in held_out.items():
                 shares = _stack(table)
                 score = float(np.mean(_log_mean(table + np.log(shares))))
-                if best is None or score > best[0]:
-                    best = (score, Settings(tails, soft, shrinkage, tuple(float(share) for share in shares)))
-    assert best is not None
-    return best[1]
+                if soft not in found or score > found[soft][0]:
+                    chosen = Settings(tails, soft, shrinkage, tuple(float(share) for share in shares))
+                    found[soft] = (score, chosen)
+    best = max(found.values(), key=lambda entry: entry[0])
+    preferred = found[warp.ERROR]
+    return preferred[1] if best[0] - preferred[0] <= CLEARLY * min(SUBSET, qualities.shape[1]) else best[1]
 
 
 def _held_out(
     rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_], tails: Tails
-) -> dict[tuple[float, float], Array]:
+) -> dict[Shrinkage, Array]:
     """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`."""
     n, k = rows.shape
     size, folds = min(SUBSET, k), min(FOLDS, n)
     fold = np.arange(n) % folds
-    found: dict[tuple[float, float], list[Array]] = {weights: [] for weights in tails.shrinkage}
+    found: dict[Shrinkage, list[Array]] = {weights: [] for weights in tails.shrinkage}
     for part in range(folds):
         inside, outside = rows[fold != part], rows[fold == part]
         mean = inside.mean(axis=0)
@@ -166,7 +219,7 @@ def _held_out(
         raw = apart.T @ apart / max(len(inside) - 1, 1)
         raw += 1e-6 * max(float(np.diagonal(raw).mean()), 1e-6) * np.eye(k)
         for weights in tails.shrinkage:
-            covariance = shrink(raw, weights)
+            covariance = shrink(raw, weights, len(inside))
             for draw in range(SUBSETS):
                 arms = _subset(k, size, part * SUBSETS + draw)
                 whole = ~gaps[np.ix_(np.flatnonzero(fold == part), arms)].any(axis=1)

@@ -45,7 +45,7 @@ class Learned:
 
     arms: tuple[str, ...]
     index: Mapping[str, int]
-    soft: float
+    soft: warp.Soft
     families: tuple[Experts, ...]
     weights: tuple[float, ...]
     mean: Array  # of the prior, in quality, (K,)

@@ -1,10 +1,12 @@
 """From qualities in [0, 1] to the unbounded scale on which the default policy's beliefs are, and back.
 
-    z(q) = log(p / (1 - p)),   p = (q + soft) / (1 + 2 soft)
+    z(q) = log((q + low) / (1 - q + high)),   soft = (low, high)
 
-is the logit with softened ends: 0.98 and 0.99 are as far apart as 0.50 and 0.67, yet a quality of exactly
-1 stays finite. A large `soft` makes the scale nearly linear. Which `soft` fits a template is decided by the
-likelihood of its history, so densities carry the Jacobian dz/dq.
+With both ends a little softened it is the logit: 0.98 and 0.99 are as far apart as 0.50 and 0.67, yet a
+quality of exactly 1 stays finite. With both ends soft it is nearly linear. With the low end alone it is the
+logarithm of the error: to halve what is still wrong counts the same everywhere, and how badly a candidate
+fails counts little. Which one fits a template is decided by the likelihood of its history (`experts`), so
+densities carry the Jacobian dz/dq.
 """
 
 from __future__ import annotations
@@ -16,29 +18,31 @@ import numpy as np
 
 from easeml_core.allocator.types import Array
 
-SOFT = (0.01, 0.3)  # close to the logit, close to linear
-DEFAULT_SOFT = 0.01
+Soft = tuple[float, float]  # low and high, as in the formula
+
+LOGIT, LINEAR, ERROR = (0.01, 0.01), (0.3, 0.3), (1.0, 0.01)
+SOFT: tuple[Soft, ...] = (LOGIT, LINEAR, ERROR)
 
 
-def warp(quality: Array, soft: float) -> Array:
+def warp(quality: Array, soft: Soft) -> Array:
     """z(q), any shape; NaN stays NaN."""
-    share = (np.asarray(quality, dtype=np.float64) + soft) / (1 + 2 * soft)
-    unbounded: Array = np.log(share / (1 - share))
+    q = np.asarray(quality, dtype=np.float64)
+    unbounded: Array = np.log((q + soft[0]) / (1 - q + soft[1]))
     return unbounded
 
 
-def unwarp(value: Array, soft: float) -> Array:
+def unwarp(value: Array, soft: Soft) -> Array:
     """q(z), any shape, cut to [0, 1] (a soft end reaches beyond)."""
     # Written with tanh: one call, and no overflow for whatever value.
     share = 0.5 + 0.5 * np.tanh(0.5 * value)
-    quality: Array = np.clip((1 + 2 * soft) * share - soft, 0.0, 1.0)
+    quality: Array = np.clip((1 + soft[0] + soft[1]) * share - soft[0], 0.0, 1.0)
     return quality
 
 
-def slope(quality: Array, soft: float) -> Array:
+def slope(quality: Array, soft: Soft) -> Array:
     """dz/dq at a quality, any shape; positive."""
-    share = (np.asarray(quality, dtype=np.float64) + soft) / (1 + 2 * soft)
-    steep: Array = 1 / (share * (1 - share) * (1 + 2 * soft))
+    q = np.asarray(quality, dtype=np.float64)
+    steep: Array = 1 / (q + soft[0]) + 1 / (1 - q + soft[1])
     return steep
 
 

@@ -18,7 +18,7 @@ def sample_experts(arms=6, past=9, seed=0, tails=HEAVY):
     rows = level + draw.normal(0, 0.4, (1, arms)) + draw.normal(0, 0.2, (past, arms))
     completed = ragged.complete(rows, np.full(arms, 0.5), np.eye(arms) + 0.5)
     shares = (0.3, 0.3, 0.4) if tails is HEAVY else (1.0,)
-    chosen = experts.Settings(tails, 0.01, (0.2, 0.1), shares)
+    chosen = experts.Settings(tails, warp.LOGIT, experts.Shrinkage(0.2, 0.1), shares)
     return experts.build(rows, completed, [f"past {i}" for i in range(past)], chosen)
 
 
@@ -53,7 +53,7 @@ def test_posterior_equals_a_dense_reference(seed, trials, tails):
     family = Family.of(made, arms, list(values))
     log_w, _ = family.evidence()
     np.testing.assert_allclose(log_w, logs, atol=1e-8, rtol=1e-8)
-    prediction = predict([family], [0.0], 0.01)
+    prediction = predict([family], [0.0], warp.LOGIT)
     keep = np.sort(np.argsort(-logs, kind="stable")[:EXPERTS])
     open_arms = [arm for arm in range(6) if arm not in arms]
     np.testing.assert_allclose(prediction.mean, means[keep], atol=1e-8)
@@ -70,7 +70,7 @@ def test_order_and_way_of_observing_do_not_matter(seed, random):
     one_by_one = Family.of(made, [], [])
     for arm, value in shuffled:
         one_by_one = one_by_one.observe(arm, value)
-    first, second = (predict([family], [0.0], 0.01) for family in (at_once, one_by_one))
+    first, second = (predict([family], [0.0], warp.LOGIT) for family in (at_once, one_by_one))
     np.testing.assert_allclose(first.mean[:, 4:], second.mean[:, 4:], atol=1e-6)
     np.testing.assert_allclose(first.scale[:, 4:], second.scale[:, 4:], atol=1e-6)
     assert at_once.total() == pytest.approx(one_by_one.total(), abs=1e-6)
@@ -79,7 +79,7 @@ def test_order_and_way_of_observing_do_not_matter(seed, random):
 def test_a_running_trial_moves_no_mean_and_leaves_less_to_learn():
     family = Family.of(sample_experts(), [0], [1.0])
     after = family.observe(2, None)
-    before, now = (predict([made], [0.0], 0.01) for made in (family, after))
+    before, now = (predict([made], [0.0], warp.LOGIT) for made in (family, after))
     assert (after.left <= family.left + 1e-12).all()
     assert after.left[2] < 1e-6
     assert before.mean.shape == now.mean.shape
@@ -97,14 +97,16 @@ def test_the_past_task_that_is_like_the_new_one_takes_over():
 
 @pytest.mark.parametrize("tails", [HEAVY, LIGHT])
 def test_expected_improvement_by_hand_and_by_sampling(tails):
-    prediction = predict([Family.of(sample_experts(tails=tails), [1], [0.9])], [0.0], 0.01)
+    prediction = predict([Family.of(sample_experts(tails=tails), [1], [0.9])], [0.0], warp.LOGIT)
     qualities = prediction.qualities([3])
     draw = np.random.default_rng(0)
     which = draw.choice(len(prediction.weights), 200_000, p=prediction.weights)
     noise = draw.standard_t(3, 200_000) if tails is HEAVY else draw.standard_normal(200_000)
 
     def drawn(spread):
-        return warp.unwarp(prediction.mean[which, 3] + prediction.scale[which, 3] * spread * noise, 0.01)
+        return warp.unwarp(
+            prediction.mean[which, 3] + prediction.scale[which, 3] * spread * noise, warp.LOGIT
+        )
 
     sampled, honest = drawn(tails.spread), drawn(tails.honest)
     mean, deviation = prediction.moments(qualities)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from easeml_core.allocator import experts, ragged, template
+from easeml_core.allocator import experts, ragged, template, warp
 from easeml_core.allocator.priors import TaskHistory, build
 
 
@@ -62,9 +62,36 @@ def test_degenerate_histories_are_learned_from(table):
 @given(st.integers(0, 1000), st.sampled_from(experts.HEAVY.shrinkage + experts.LIGHT.shrinkage))
 def test_a_shrunk_covariance_is_one(seed, weights):
     rows = np.random.default_rng(seed).normal(size=(4, 7))
-    shrunk = experts.shrink(np.cov(rows.T) + 1e-9 * np.eye(7), weights)
+    shrunk = experts.shrink(np.cov(rows.T) + 1e-9 * np.eye(7), weights, len(rows))
     assert np.linalg.eigvalsh(shrunk).min() > -1e-9
     np.testing.assert_allclose(np.diagonal(shrunk), np.diagonal(np.cov(rows.T)), atol=1e-8)
+
+
+def test_doubt_keeps_what_is_alike_and_drops_what_is_luck():
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(200, 1)) + draw.normal(size=(200, 30))
+    rows[:, 1] = rows[:, 0] + 0.1 * draw.normal(size=200)
+    counted = np.corrcoef(rows.T)
+    common = (counted.sum() - 30) / (30 * 29)
+    doubted = experts.shrink(np.cov(rows.T), experts.Shrinkage(0.0, 0.0, doubt=2.0), 200)
+    kept = doubted / np.sqrt(np.outer(np.diagonal(doubted), np.diagonal(doubted)))
+    assert kept[0, 1] == pytest.approx(counted[0, 1], abs=0.03)
+    others = kept[2:, 2:][~np.eye(28, dtype=bool)]
+    assert np.mean(np.isclose(others, common, atol=0.02)) > 0.9
+    assert np.mean(np.isclose(counted[2:, 2:], common, atol=0.02)) < 0.5
+
+
+@pytest.mark.parametrize("scale", [warp.ERROR, warp.LOGIT, warp.LINEAR])
+def test_the_scale_is_that_of_errors_unless_another_predicts_clearly_better(scale):
+    draw = np.random.default_rng(0)
+    arms, noise = draw.normal(size=8), draw.normal(size=(60, 8))
+    # Errors that differ by factors, qualities that do, and differences that are the same everywhere.
+    table = {
+        warp.ERROR: 1 - 0.08 * np.exp(draw.normal(0, 0.8, (60, 1)) + 0.3 * arms + 0.1 * noise),
+        warp.LOGIT: draw.uniform(0.02, 0.12, (60, 1)) * np.exp(0.1 * arms + 0.1 * noise),
+        warp.LINEAR: draw.uniform(0.05, 0.95, (60, 1)) + 0.02 * arms + 0.01 * noise,
+    }[scale]
+    assert experts.learn(np.clip(table, 0, 1), *catalogue(8)).soft == scale
 
 
 def test_every_bandwidth_has_the_mean_of_the_history():
