@@ -92,6 +92,25 @@ def test_a_compiled_network_answers_as_it_does_uncompiled(
     assert asked == [network.raw]
 
 
+def test_a_network_that_the_compiler_fails_at_is_computed_as_it_is(
+    versions: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_ = torch.compile
+    asked = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Callable[..., torch.Tensor]:
+        asked.append(graph)
+        raise TypeError("cannot determine truth value of Relational")  # as on images of sizes not fixed
+
+    monkeypatch.setattr(torch._dynamo.config, "suppress_errors", False)
+    monkeypatch.setattr(torch, "compile", lambda function: compile_(function, backend=backend))
+    examples = Examples(open_version(versions("vector")))
+    network = build_network(CandidateName("MLP"), examples, {}).eval()
+    x = torch.from_numpy(examples.inputs(examples.version.train[:4]))
+    torch.testing.assert_close(Speed(CPU, "float32", compiled=True).forward(network)(x), network.raw(x))
+    assert asked
+
+
 def test_a_seed_makes_the_same_numbers_and_leaves_cuda_alone() -> None:
     drawn = []
     for seed in (3, 4, 3):
