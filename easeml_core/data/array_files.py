@@ -80,7 +80,7 @@ class ArrayFiles:
             where = f"{DATA_DIR}/{file.name}"
             try:
                 paths = _unpack(file.path, allowance, scratch) if self.is_packed else {file.stem: file.path}
-                arrays |= {name: _open(path) for name, path in paths.items()}
+                arrays |= {name: open_npy(path) for name, path in paths.items()}
             except _TooLarge:
                 findings.problem(where, "unpacks to more than is allowed")
             except Exception as error:  # numpy and zipfile raise many classes on broken input
@@ -135,7 +135,8 @@ def _read_header(path: Path) -> Header:
         return _header(stream)
 
 
-def _open(path: Path) -> npt.NDArray[Any]:
+def open_npy(path: Path) -> npt.NDArray[Any]:
+    """The array of one file, mapped where it is large. Raises what numpy raises on broken input."""
     with path.open("rb") as stream:
         shape, dtype = _header(stream)
         held, told = path.stat().st_size - stream.tell(), math.prod(shape) * dtype.itemsize

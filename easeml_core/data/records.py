@@ -52,7 +52,7 @@ def read_object(value: Any, record: DataType) -> Nodes:
     links = len(record.links)
     if links == 1 and isinstance(value, list):
         values = _rows(value, record)
-        return Nodes(values, _chain(len(values)))
+        return Nodes(values, chain(len(values)))
     flat = isinstance(value, dict) and value.keys() == {NODES, CHILDREN}
     if flat and links and not {NODES, CHILDREN} & set(record.names):
         values = _rows(value[NODES], record)
@@ -88,7 +88,8 @@ def arrange(values: npt.NDArray[np.float32], children: npt.NDArray[np.int64]) ->
     return Nodes(values[order], place[children[order]].reshape(count, links))
 
 
-def _chain(count: int) -> npt.NDArray[np.int64]:
+def chain(count: int) -> npt.NDArray[np.int64]:
+    """The children (count, 1) of nodes of which each leads to the next."""
     following = np.arange(1, count + 1, dtype=np.int64)
     following[-1] = _NONE
     return following[:, None]

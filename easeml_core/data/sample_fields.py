@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from easeml_core.data.array_files import open_npy
 from easeml_core.data.records import MAX_NODES, Malformed
 from easeml_core.data.sources import CATEGORY_END, CLASS_END
 from easeml_core.data.text import number, open_text, plain
@@ -69,10 +70,9 @@ def read_names(file: SourceFile) -> tuple[str, ...]:
 
 def _array(file: SourceFile) -> npt.NDArray[Any]:
     try:
-        array: npt.NDArray[Any] = np.load(file.path, mmap_mode="r", allow_pickle=False)
+        return open_npy(file.path)
     except Exception as error:  # numpy raises many classes on broken input
         raise Malformed(f"{PurePosixPath(file.name).name} cannot be read: {error}") from None
-    return array
 
 
 def _table(file: SourceFile) -> npt.NDArray[Any]:

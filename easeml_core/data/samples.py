@@ -4,8 +4,9 @@
 links is the files `<field>.ten.npy` or `<field>.ten.csv` themselves, a class `<field>.cat.txt`; records with
 links are a folder of such files, whose first dimension counts the records, and `links.csv` (or `.links.csv`)
 beside it, with a line `node/0 node/1` for each record that leads to another. The links of a record come in
-the order of the program's. `<class>.class.txt` lists classes: a category among the inputs is a tensor of as
-many numbers, 1 for its class and 0 for the others.
+the order of the program's; where no sample has that file, the records of each are one chain.
+`<class>.class.txt` lists classes: a category among the inputs is a tensor of as many numbers, 1 for its class
+and 0 for the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from easeml_core.data.findings import Findings, listed
 from easeml_core.data.forms import Example, Form, names_split, split_hint
 from easeml_core.data.jsonlines import types_of, value_of
-from easeml_core.data.records import Malformed, Nodes, arrange, finite_numbers
+from easeml_core.data.records import Malformed, Nodes, arrange, chain, finite_numbers
 from easeml_core.data.sample_fields import in_order, read_names, rows_of
 from easeml_core.data.sources import CATEGORY_END, CLASS_END, LINK_FILES, TENSOR_ENDS
 from easeml_core.data.text import open_text
@@ -45,6 +46,10 @@ def read_samples(
             findings.problem(f"data/{file.name}", text, fix="use the layout of an ease.ml data set directory")
             continue
         sides[side].setdefault(name, _Sample(classes)).files[inner] = file
+    for samples in sides.values():
+        linked = any(sample.link_file is not None for sample in samples.values())
+        for sample in samples.values():
+            sample.linked = linked
     if labelled and not _partners(sides, form, findings):
         return
     for name, sample in sides["in"].items():
@@ -71,11 +76,16 @@ def side_folders(files: Sequence[SourceFile]) -> tuple[list[Path], list[Path]]:
 
 class _Sample:
     """The files of one side of a sample, by their place in its folder; `classes` are the lists of classes
-    that the data set has."""
+    that the data set has, `linked` says whether any sample of that side has a file of links."""
 
     def __init__(self, classes: Sequence[tuple[str, ...]]) -> None:
         self.classes = classes
         self.files: dict[str, SourceFile] = {}
+        self.linked = False
+
+    @property
+    def link_file(self) -> SourceFile | None:
+        return next((self.files[name] for name in LINK_FILES if name in self.files), None)
 
     def object(self, record: DataType) -> Nodes:
         """The object of type `record` that the files hold. Raises `Malformed`."""
@@ -115,6 +125,10 @@ class _Sample:
         return names[0]
 
     def _children(self, folder: str, count: int, links: int) -> npt.NDArray[np.int64]:
+        if links == 1 and not self.linked:
+            return chain(count)
+        if self.link_file is None and self.linked and count > 1:
+            raise Malformed("it has no file of links, and other samples have one")
         children = np.full((count, links), -1, dtype=np.int64)
         taken = [0] * count
         for source, target in self._links(folder):
@@ -127,8 +141,7 @@ class _Sample:
         return children
 
     def _links(self, folder: str) -> Iterator[tuple[int, int]]:
-        file = next((self.files[name] for name in LINK_FILES if name in self.files), None)
-        if file is None:
+        if (file := self.link_file) is None:
             return
         with open_text(file.path, f"data/{file.name}") as stream:
             for line, text in enumerate(stream, 1):

@@ -37,9 +37,11 @@ def open_text(path: Path, where: str) -> IO[str]:
             raise TenantError([Problem(where, message, line=1, fix=_SAVE)])
         decoder = codecs.getincrementaldecoder(encoding)()
         line, width = 1, 0
-        while chunk := stream.read(_CHUNK):
+        more = True
+        while more:
+            more = bool(chunk := stream.read(_CHUNK))
             try:
-                text = decoder.decode(chunk)
+                text = decoder.decode(chunk, final=not more)  # at the end, half of a character is wrong too
             except UnicodeDecodeError as error:
                 line += bytes(error.object[: error.start]).count(b"\n")
                 byte = bytes(error.object[error.start : error.start + 1])

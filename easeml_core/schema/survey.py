@@ -27,7 +27,6 @@ class Survey:
         self.links = LinkFacts()
         self.values: dict[Place, set[str]] = {}
         for number, folder in enumerate(folders):
-            self.root = folder
             samples = []
             classes: dict[str, list[str]] = {}
             for entry in entries(folder, self._note):
@@ -47,7 +46,8 @@ class Survey:
             self._note(folders[0], "holds no folder of a sample")
 
     def _note(self, path: Path, text: str) -> None:
-        where = path.relative_to(self.root.parent).as_posix()
+        root = next(folder for folder in self.folders if path.is_relative_to(folder))
+        where = path.relative_to(root.parent).as_posix()
         self.problems.append(Problem(where, text))
 
     def _read_class(self, path: Path, classes: dict[str, list[str]]) -> None:

@@ -100,6 +100,26 @@ def test_a_chain_follows_its_links(build: Any, put_all: Any) -> None:
     assert version.targets[at].tolist() == [3, -3]
 
 
+@pytest.mark.parametrize("some", [False, True])
+def test_without_any_file_of_links_the_records_are_a_chain(
+    build: Any, put_all: Any, refused: Any, some: bool
+) -> None:
+    found: Files = {}
+    for i in range(12):
+        found[f"input/c{i:02}/step/v.ten.npy"] = npy(np.arange(3.0)[:, None] + i)
+        found[f"output/c{i:02}/y.cat.txt"] = b"ab"[i % 2 : i % 2 + 1]
+    if some:
+        found["input/c05/links.csv"] = b"step/0 step/1\nstep/1 step/2\n"
+    put_all(found)
+    spec = spec_of("[Tensor[1]], [next]", "[Tensor[2]], []")
+    if some:
+        assert "data/c00: it has no file of links, and other samples have one" in refused(spec)
+    else:
+        version = build(spec)
+        assert version.facts.kind == "series"
+        assert version.values[:6, 0].tolist() == [0, 1, 2, 1, 2, 3]
+
+
 def test_images_to_recover(build: Any, put_all: Any) -> None:
     x = load_digits().images[:10].reshape(10, 8, 8, 1)
     put_all(

@@ -338,6 +338,8 @@ def test_values_to_predict_that_are_none_are_named_by_row(refused: Any, put: Put
         ("a,b,метка\n1,2,кот\n".encode("cp1251"), "data/t.csv:1: is not UTF-8 text (byte 0xec"),
         ("a,b,label\n1,2,ä\n".encode("utf-16-le"), "looks like UTF-16-LE without its mark"),
         (b"a,b,label\n1,2,\x00\n3,4,y\n", "data/t.csv:2: is binary, not text"),
+        ("a,b,label\n1,2,é".encode()[:-1], "data/t.csv:2: is not UTF-8 text (byte 0xc3"),
+        ("a,b,label\n1,2,x\n".encode("utf-16")[:-1], "data/t.csv:2: is not UTF-16 text"),
         (b"PK\x03\x04" + bytes(60), "data/t.csv: is an Excel file or a zip archive, not text"),
         (gzip.compress(b"a,b,label\n1,2,x\n"), "data/t.csv: is compressed by gzip, not text"),
         ("a,b,label\n1,2,x\n3,4,x\n", "all examples have the one class 'x'"),

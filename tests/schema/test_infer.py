@@ -236,6 +236,7 @@ def test_a_data_set_for_training_has_two_sides(build: Build) -> None:
     [
         ({"train/input/s3/x.ten.npy": X}, "1 samples are on one side only, such as s3"),
         ({"val/out/k.class.txt": "cat\nfish"}, "other classes than train"),
+        ({"val/out/s2/y.cat.txt": "cow"}, "out: no class has all values of y, such as 'cow'"),
         ({"val/input/s2/x.ten.npy": X[:2]}, "dimensions [2, 2] here, and [3, 2] in the first sample"),
     ],
 )
