@@ -64,6 +64,10 @@ def make_classes(
             contents[label].update([content] if use else [])
     old = [name for name in parent or () if name in contents]
     classes = (*old, *sorted(set(contents) - set(old), key=_natural))
+    if gone := [name for name in parent or () if name not in contents]:
+        findings.warnings.append(
+            f"classes of the data version before that have no example now: {listed(gone)}"
+        )
     if len(classes) > form.outputs:
         text = f"the data has {len(classes)} classes, the program's output has {form.outputs}"
         fix = f"write Tensor[{len(classes)}] as the output, or remove classes: {listed(list(classes))}"

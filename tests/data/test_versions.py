@@ -106,6 +106,15 @@ def test_new_classes_come_after_the_old_ones(build: Any, three_classes: Path) ->
     assert any("has 3 of the 4 classes" in warning for warning in first.facts.warnings)
 
 
+def test_a_class_that_a_feed_takes_away_is_a_warning(build: Any, three_classes: Path) -> None:
+    first = build(SPEC)
+    gone = first.facts.classes[0]
+    shutil.rmtree(three_classes / "data" / gone)
+    facts = build(SPEC, parent=first).facts
+    assert facts.classes == first.facts.classes[1:]
+    assert f"classes of the data version before that have no example now: {gone}" in facts.warnings
+
+
 def test_identical_content_lands_in_one_split(build: Any, put: Put) -> None:
     rows = [f"{i % 20},{i % 2}" for i in range(200)]
     put("data/t.csv", "a,label\n" + "\n".join(rows) + "\n")
