@@ -105,7 +105,7 @@ class Settings:
     shares: tuple[float, ...]
 
 
-DEFAULT = Settings(UNKNOWN, warp.LINEAR, Shrinkage(0.4, 0.1), (0.2, 0.2, 0.6))
+DEFAULT = Settings(UNKNOWN, warp.LINEAR, Shrinkage(0.4, 0.1), (0.05, 0.05, 0.9))
 
 
 @dataclass(frozen=True, eq=False)
