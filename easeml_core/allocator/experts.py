@@ -37,7 +37,7 @@ ENOUGH = 6
 FOLDS, SUBSETS, SUBSET = 5, 2, 12
 LEAST_SHARE = 0.02
 # Nats of log likelihood per arm by which another scale must predict better than `warp.ERROR` to replace it.
-CLEARLY = 0.05
+CLEARLY = 0.03
 LEAST_VALUE = 1e-3  # of an eigenvalue of a correlation matrix
 _ROUNDS = 30
 
