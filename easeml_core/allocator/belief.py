@@ -53,6 +53,7 @@ class Family:
     innovations: Array  # e, (P, t)
     left: Array  # diag S - sum V^2, (K,)
     log_det: float
+    jitter: float = JITTERS[0]  # what the diagonal needed
 
     @classmethod
     def of(cls, experts: Experts, arms: Sequence[int], values: Sequence[float]) -> Family:
@@ -62,19 +63,19 @@ class Family:
         if not index:
             empty = np.empty((0, len(diagonal)))
             return cls(experts, (), empty, np.empty((len(experts.centres), 0)), diagonal, 0.0)
-        factor = _factor(covariance[np.ix_(index, index)], float(diagonal.mean()))
+        factor, jitter = _factor(covariance[np.ix_(index, index)], float(diagonal.mean()))
         apart = np.asarray(values) - experts.centres[:, index]
         inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
         rows, innovations = inverse @ covariance[index], apart @ inverse.T
         left = np.maximum(diagonal - (rows * rows).sum(axis=0), 0.0)
         log_det = float(np.log(np.diagonal(factor)).sum())
-        return cls(experts, tuple(index), rows, innovations, left, log_det)
+        return cls(experts, tuple(index), rows, innovations, left, log_det, jitter)
 
     def observe(self, arm: int, value: float | None) -> Family:
         """One more observation; None for a trial that still runs: no innovation, less left to learn."""
         covariance = self.experts.covariance
         column = self.rows[:, arm]
-        ridge = JITTERS[0] * float(np.diagonal(covariance).mean())
+        ridge = self.jitter * float(np.diagonal(covariance).mean())
         # As in `of`, where the ridge is on the diagonal: both ways give the same.
         pivot = math.sqrt(float(self.left[arm]) + ridge)
         row = (covariance[arm] - column @ self.rows) / pivot
@@ -90,6 +91,7 @@ class Family:
             np.hstack([self.innovations, innovation[:, None]]),
             np.maximum(self.left - row * row, 0.0),
             self.log_det + math.log(pivot),
+            self.jitter,
         )
 
     def evidence(self, without: str = "") -> tuple[Array, Array]:
@@ -194,11 +196,12 @@ def _log_total(logs: Array) -> float:
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
-def _factor(matrix: Array, variance: float) -> Array:
+def _factor(matrix: Array, variance: float) -> tuple[Array, float]:
+    """The Cholesky factor, and the first of JITTERS that it worked with. Raises `FallbackError`."""
     for jitter in JITTERS:
         try:
             factor = np.linalg.cholesky(matrix + jitter * variance * np.eye(len(matrix)))
-            return np.asarray(factor, dtype=np.float64)
+            return np.asarray(factor, dtype=np.float64), jitter
         except np.linalg.LinAlgError:
             log.warning("the covariance of %d trials needs more than %g jitter", len(matrix), jitter)
     raise FallbackError("the covariance of the trials is not positive definite, whatever the jitter")

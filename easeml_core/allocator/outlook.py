@@ -16,7 +16,7 @@ import numpy as np
 
 from easeml_core.allocator import template as templates
 from easeml_core.allocator import warp
-from easeml_core.allocator.belief import Family, Prediction, predict
+from easeml_core.allocator.belief import JITTERS, Family, Prediction, predict
 from easeml_core.allocator.board import NEUTRAL_DEVIATION, NEUTRAL_MEAN, poor
 from easeml_core.allocator.calibration import SHARES
 from easeml_core.allocator.template import Base, Learned
@@ -146,10 +146,12 @@ class Outlooks:
     def basis(self, task: OpenTask) -> dict[str, object]:
         """What the belief in the arms of a task rested on in the last request, for `Decision.basis`."""
         entry = self._entries[task.task]
+        jitter = max(family.jitter for family in entry.families)
         return {
             "learned_from": entry.outlook.source,
             "trials_of_the_task": len(task.completed),
             "experts": voices(entry.families, entry.learned.weights, task.task),
+            **({"jitter": jitter} if jitter > JITTERS[0] else {}),
         }
 
     def _same(self, names: set[str], changed: list[OpenTask], request: AllocationRequest) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,21 @@ def test_expected_improvement_by_hand_and_by_sampling(tails):
     assert improvement == pytest.approx(np.maximum(sampled - 0.7, 0).mean(), abs=0.005)
     low, high = prediction.interval(3, 0.9)
     assert np.mean((honest >= low) & (honest <= high)) == pytest.approx(0.9, abs=0.01)
+
+
+def test_a_covariance_that_needs_jitter_is_conditioned_on_alike_both_ways_and_says_so():
+    sound = sample_experts()
+    values, vectors = np.linalg.eigh(sound.covariance)
+    values[0] = -1e-6 * np.diagonal(sound.covariance).mean()
+    broken = replace(sound, covariance=(vectors * values) @ vectors.T)
+    arms, seen = list(range(6)), [0.9, 0.5, 1.2, 0.7, 0.8, 1.0]
+    at_once = Family.of(broken, arms, seen)
+    assert at_once.jitter > Family.of(sound, arms, seen).jitter
+    step = replace(Family.of(broken, (), ()), jitter=at_once.jitter)
+    for arm, value in zip(arms, seen, strict=True):
+        step = step.observe(arm, value)
+    assert step.jitter == at_once.jitter
+    np.testing.assert_allclose(step.innovations, at_once.innovations, rtol=1e-3)
 
 
 def test_shares_are_a_distribution():

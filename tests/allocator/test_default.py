@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from easeml_core.allocator import choose_with_ladder, make_policy
+from easeml_core.allocator import belief, choose_with_ladder, make_policy
 from easeml_core.allocator.default import Easeml
 from easeml_core.allocator.priors import TaskHistory, build
 from easeml_core.allocator.testing import played, sample_request
@@ -61,6 +61,17 @@ def test_what_runs_elsewhere_counts_as_what_it_will_bring():
     alone = Easeml().choose(request_of(busy))
     assert alone.choice.arm != "good"
     assert "other devices" in alone.reason
+
+
+def test_a_decision_tells_what_its_belief_needed_to_be_computed(monkeypatch):
+    request = request_of(task(completed=(done("good", 0.85),)))
+    assert "jitter" not in Easeml().choose(request).basis
+
+    def fails_at_first(matrix, variance):
+        return np.linalg.cholesky(matrix + 1e-5 * variance * np.eye(len(matrix))), 1e-5
+
+    monkeypatch.setattr(belief, "_factor", fails_at_first)
+    assert Easeml().choose(request).basis["jitter"] == 1e-5
 
 
 def test_a_failure_is_no_reason_to_serve_a_task_for_ever():
