@@ -23,7 +23,7 @@ log = logging.getLogger("training")
 
 _SEARCH = "search.pt"
 _OWNER = "owner.json"
-_SHARE = 0.02  # of the time, at most, goes into writing a setting's checkpoints
+_SHARE = 0.01  # of the time, at most, goes into writing a setting's checkpoints
 _BYTES_PER_SECOND = 4e8  # that the first one is expected to be written with
 
 
