@@ -67,7 +67,7 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="device → Airflow queue of its host (Celery, Kubernetes); unnamed: the default one",
     )
-    policy: str = "hybrid"
+    policy: str = "easeml"
     fairness_rounds: float = Field(
         20.0,
         gt=0,

@@ -77,10 +77,10 @@ def test_decisions_say_what_was_expected_and_what_came(
     assert "of 2 decisions whose trials ended, 1 with a quality" in text
     found = data_of(easeml("calibration", "--task", "lab/rows", "--json"))
     [group] = found["groups"]
-    assert (group["policy"], group["template"]) == ("hybrid", "vector-classification")
+    assert (group["policy"], group["template"]) == ("easeml", "vector-classification")
     assert (group["decisions"], group["failed"], group["periods"]) == (2, 1, [])
     assert found["all"]["quality_error"] == group["quality_error"] > 0
-    assert "hybrid" in easeml("calibration").stdout
+    assert "easeml" in easeml("calibration").stdout
 
 
 def test_a_policy_that_nobody_knows_is_warned_of(

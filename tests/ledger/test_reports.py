@@ -91,7 +91,7 @@ def test_decisions_are_explained_with_what_they_were_chosen_over(told: dict[str,
     assert [one["decision"] for one in told["decisions"]] == [4, 3, 2, 1]
     assert [one["decision"] for one in told["of_task"]] == [4, 3]
     first = told["decisions"][-1]
-    assert (first["outcome"], first["quality"], first["policy"]) == ("succeeded", 0.7, "hybrid")
+    assert (first["outcome"], first["quality"], first["policy"]) == ("succeeded", 0.7, "easeml")
     explained = told["explained"]
     assert explained["attempts"][0]["mlflow_run_id"] == "run-4"
     seen = explained["seen"]

@@ -57,7 +57,7 @@ def test_a_decision_its_lease_and_its_order_agree(service: Service, add_task: An
         assert trial.candidate.name == order.candidate
         assert trial.reserved_seconds == order.limit_seconds == service.settings.trial_limit_seconds
         assert decision.reason == order.note != ""
-        assert decision.policy == "hybrid"
+        assert decision.policy == "easeml"
         assert decision.predicted_seconds == trial.predicted_seconds > 0
         digest = trial.data_version.digest
     assert (order.tenant, order.task, order.template) == ("clinic", "tumours", "image-classification")
