@@ -23,7 +23,7 @@ def _heavy(name: str) -> Callable[[Any], AbstractContextManager[object]]:
 
 # How to set a constant, and the values to try; the first one is in use.
 GRID: dict[str, tuple[Callable[[Any], AbstractContextManager[object]], tuple[Any, ...]]] = {
-    "HEAVY.spread": (_heavy("spread"), (experts.HEAVY.spread, 0.3, 0.7, 1.0)),
+    "HEAVY.honest": (_heavy("honest"), (experts.HEAVY.honest, 0.4, 0.8, 1.0)),
     "HEAVY.bandwidths": (_heavy("bandwidths"), (experts.HEAVY.bandwidths, (0.25, 0.5, 1.0), (0.6, 0.8, 1.0))),
     "CLEARLY": (lambda value: patch.object(experts, "CLEARLY", value), (experts.CLEARLY, 0.0, 0.1, 1.0)),
     "AFRESH": (lambda value: patch.object(template, "AFRESH", value), (template.AFRESH, 0.005, 0.1)),

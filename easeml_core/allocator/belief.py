@@ -14,7 +14,7 @@ family and O(t) for each expert; mu_p is only computed for the EXPERTS of most w
 
 Predictions keep the tails of nu degrees of freedom however much was observed: the scale of a task is learned
 from its trials, but that a single model surprises on a single task never ceases to happen. The scale is
-multiplied by `honest` in what people are told, and by `spread` to decide (`experts.Tails`).
+multiplied by `honest` (`experts.Tails`).
 """
 
 from __future__ import annotations
@@ -129,11 +129,10 @@ class Prediction:
         return warp.unwarp(self.mean[:, arms, None] + self.scale[:, arms, None] * nodes[:, None], self.soft)
 
     def moments(self, qualities: Array) -> tuple[Array, Array]:
-        """Expected quality and its honest deviation, each `(arms,)`, of what `qualities` returned."""
+        """Expected quality and its deviation, each `(arms,)`, of what `qualities` returned."""
         mean = self.weights @ (qualities @ _MASSES)
         square = self.weights @ ((qualities * qualities) @ _MASSES)
-        wider = float(self.weights @ np.array([tails.honest / tails.spread for tails in self.tails]))
-        return mean, wider * np.sqrt(np.maximum(square - mean * mean, 0.0))
+        return mean, np.sqrt(np.maximum(square - mean * mean, 0.0))
 
     def improvement(self, qualities: Array, best: float) -> Array:
         """E[max(quality - best, 0)] `(arms,)`: expected improvement, in quality."""
@@ -212,7 +211,7 @@ _MASSES = np.array([mass for _, mass in SHARES])
 
 @cache
 def _nodes(tails: Tails) -> Array:
-    return tails.spread * np.array([_quantile(tails, share) for share, _ in SHARES])
+    return tails.honest * np.array([_quantile(tails, share) for share, _ in SHARES])
 
 
 @cache

@@ -131,6 +131,12 @@ class Easeml:
         if waited:
             wait = tenants.count(chosen.task.since, "decision")
             return f"{name} has waited {wait}, more than {self.floor:g} rounds, and goes first; {expects}."
+        if gain == 0:
+            return (
+                f"{name}: nothing is expected to improve on its best so far of {outlook.best:.3f}, nor does "
+                f"another task promise more; while there is budget the cheapest candidate goes first, {arm} "
+                f"in about {seconds(outlook.costs[place])}."
+            )
         left = sum(1 for _ in outlook.places(chosen.task))
         return (
             f"{name}: {expects}. No other of its {tenants.count(left, 'candidate')} left, nor of the "

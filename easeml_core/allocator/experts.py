@@ -55,17 +55,14 @@ class Shrinkage(NamedTuple):
 class Tails:
     """How often single results are far off, and what goes with it.
 
-    `nu` degrees of freedom. `honest` is by how much the width of a prediction is multiplied before people are
-    told it, about what the likelihood of held-out predictions asks for (benchmarks); `spread` before it
-    decides, which is less where tails are heavy: an improvement is expected of one arm at a time, but the
-    arms of a task share their luck, and what one wins the next cannot win again. `shrinkage` to choose from,
-    see `Shrinkage`: the diagonal takes up the single cells that are far off, so it has no weight where there
-    are none. `bandwidths`: with light tails one Gaussian says all that single past tasks could add, without
-    their noise.
+    `nu` degrees of freedom. `honest` is by how much the width of a prediction is multiplied, about what the
+    likelihood of held-out predictions asks for (section `calibration` of the benchmark). `shrinkage` to choose
+    from, see `Shrinkage`: the diagonal takes up the single cells that are far off, so it has no weight where
+    there are none. `bandwidths`: with light tails one Gaussian says all that single past tasks could add,
+    without their noise.
     """
 
     nu: float
-    spread: float
     honest: float
     shrinkage: tuple[Shrinkage, ...]
     bandwidths: tuple[float, ...]
@@ -73,7 +70,6 @@ class Tails:
 
 HEAVY = Tails(
     nu=3.0,
-    spread=0.5,
     honest=0.6,
     shrinkage=tuple(
         Shrinkage(*pair) for pair in ((0.1, 0.05), (0.1, 0.15), (0.4, 0.05), (0.4, 0.15), (0.9, 0.05))
@@ -83,7 +79,6 @@ HEAVY = Tails(
 # At 30 degrees of freedom quantiles are those of the normal distribution to 2 %.
 LIGHT = Tails(
     nu=30.0,
-    spread=1.0,
     honest=1.0,
     shrinkage=(
         *(Shrinkage(constant, 0.0) for constant in (0.05, 0.3, 0.6, 0.9)),
@@ -92,7 +87,7 @@ LIGHT = Tails(
     bandwidths=(1.0,),
 )
 # Where nothing is known about how far off results are, the width is what the process says.
-UNKNOWN = replace(HEAVY, spread=1.0, honest=1.0)
+UNKNOWN = replace(HEAVY, honest=1.0)
 
 
 @dataclass(frozen=True, slots=True)

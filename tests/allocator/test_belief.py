@@ -104,19 +104,15 @@ def test_expected_improvement_by_hand_and_by_sampling(tails):
     which = draw.choice(len(prediction.weights), 200_000, p=prediction.weights)
     noise = draw.standard_t(3, 200_000) if tails is HEAVY else draw.standard_normal(200_000)
 
-    def drawn(spread):
-        return warp.unwarp(
-            prediction.mean[which, 3] + prediction.scale[which, 3] * spread * noise, warp.LOGIT
-        )
-
-    sampled, honest = drawn(tails.spread), drawn(tails.honest)
+    values = prediction.mean[which, 3] + prediction.scale[which, 3] * tails.honest * noise
+    sampled = warp.unwarp(values, warp.LOGIT)
     mean, deviation = prediction.moments(qualities)
     assert mean[0] == pytest.approx(sampled.mean(), abs=0.005)
-    assert deviation[0] == pytest.approx(honest.std(), rel=0.25)
+    assert deviation[0] == pytest.approx(sampled.std(), rel=0.25)
     improvement = prediction.improvement(qualities, 0.7)[0]
     assert improvement == pytest.approx(np.maximum(sampled - 0.7, 0).mean(), abs=0.005)
     low, high = prediction.interval(3, 0.9)
-    assert np.mean((honest >= low) & (honest <= high)) == pytest.approx(0.9, abs=0.01)
+    assert np.mean((sampled >= low) & (sampled <= high)) == pytest.approx(0.9, abs=0.01)
 
 
 def test_a_covariance_that_needs_jitter_is_conditioned_on_alike_both_ways_and_says_so():

@@ -48,6 +48,13 @@ def test_the_tenant_with_most_to_gain_goes_first():
     assert Easeml().choose(request_of(served, waiting)).choice.task == "a/2"
 
 
+def test_where_nothing_can_improve_the_cheapest_goes_first_and_the_reason_says_so():
+    perfect = task("a/1", costs=(3.0, 1.0, 2.0), completed=(done("good", 1.0),))
+    decision = Easeml().choose(request_of(perfect))
+    assert decision.choice.arm == "fair"
+    assert "nothing is expected to improve on its best so far of 1.000" in decision.reason
+
+
 def test_weight_counts():
     light, heavy = task("a/1"), task("a/2", weight=3.0, opened=1)
     assert Easeml().choose(request_of(light, heavy)).choice.task == "a/2"
