@@ -56,10 +56,10 @@ class Tails:
     """How often single results are far off, and what goes with it.
 
     `nu` degrees of freedom. `honest` is by how much the width of a prediction is multiplied, about what the
-    likelihood of held-out predictions asks for (section `calibration` of the benchmark). `shrinkage` is what to
-    choose from, see `Shrinkage`: the diagonal takes up the single cells that are far off, so it has no weight
-    where there are none. `bandwidths`: with light tails one Gaussian says all that single past tasks could
-    add, without their noise.
+    likelihood of held-out predictions asks for (section `calibration` of the benchmark). `shrinkage` are the
+    ones to choose from: the diagonal takes up the single cells that are far off, so it has no weight where
+    there are none. `bandwidths`: with light tails one Gaussian says all that single past tasks could add,
+    without their noise.
     """
 
     nu: float
