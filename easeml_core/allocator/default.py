@@ -138,11 +138,14 @@ class Easeml:
                 f"in about {seconds(outlook.costs[place])}."
             )
         left = sum(1 for _ in outlook.places(chosen.task))
-        return (
-            f"{name}: {expects}. No other of its {tenants.count(left, 'candidate')} left, nor of the "
-            f"{tenants.count(tasks, 'task')} with work left, promises more per second. "
-            f"Learned from {outlook.source}."
+        others = [f"its {tenants.count(left - 1, 'other candidate')} left"] if left > 1 else []
+        others += [f"those of {tenants.count(tasks - 1, 'other task')} with work left"] if tasks > 1 else []
+        most = (
+            f"nothing promises more per second among {' and '.join(others)}"
+            if others
+            else "it is all that is left"
         )
+        return f"{name}: {expects}; {most}. Learned from {outlook.source}."
 
 
 def _head(task: OpenTask, outlook: Outlook, value: float) -> _Best:

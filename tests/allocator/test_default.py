@@ -55,6 +55,25 @@ def test_where_nothing_can_improve_the_cheapest_goes_first_and_the_reason_says_s
     assert "nothing is expected to improve on its best so far of 1.000" in decision.reason
 
 
+@pytest.mark.parametrize(
+    ("arms", "tasks", "said"),
+    [
+        (3, 1, "; nothing promises more per second among its 2 other candidates left."),
+        (
+            2,
+            2,
+            "; nothing promises more per second among its 1 other candidate left and those of 1 other task",
+        ),
+        (1, 3, "; nothing promises more per second among those of 2 other tasks with work left."),
+        (1, 1, "; it is all that is left."),
+    ],
+)
+def test_the_reason_counts_what_promises_less(arms, tasks, said):
+    tried = tuple(done(arm, 0.3, order) for order, arm in enumerate(ARMS[: 3 - arms]))
+    others = [task(f"b/{number}", costs=(90.0, 90.0, 90.0), opened=1) for number in range(tasks - 1)]
+    assert said in Easeml().choose(request_of(task(completed=tried), *others)).reason
+
+
 def test_weight_counts():
     light, heavy = task("a/1"), task("a/2", weight=3.0, opened=1)
     assert Easeml().choose(request_of(light, heavy)).choice.task == "a/2"
