@@ -202,7 +202,10 @@ def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
 def _held_out(
     rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_], tails: Tails
 ) -> dict[Shrinkage, Array]:
-    """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`."""
+    """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`.
+
+    Where no held-out task knows all arms of any subset, all are taken to be equally likely.
+    """
     n, k = rows.shape
     size, folds = min(SUBSET, k), min(FOLDS, n)
     fold = np.arange(n) % folds
