@@ -43,14 +43,25 @@ def match(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", help="The schema.json of the output, if WHAT is of an input.")
+        Path | None,
+        typer.Option(
+            "--output",
+            exists=True,
+            dir_okay=False,
+            help="The schema.json of the output, if WHAT is of an input.",
+        ),
     ] = None,
     objective: Annotated[
         str | None, typer.Option("--objective", help="The objective, which tells some rows apart.")
     ] = None,
     module: Annotated[
         Path | None,
-        typer.Option("--module", help="A module's schema.json: show how the input of WHAT fits it instead."),
+        typer.Option(
+            "--module",
+            exists=True,
+            dir_okay=False,
+            help="A module's schema.json: show how the input of WHAT fits it instead.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -155,15 +166,18 @@ def _answer(subject: Subject) -> dict[str, Any]:
     program = subject.program
     if program is None and source is not None and target is not None:
         program = program_of(source, target)
+    side = None
     if program is None:
         assert source is not None  # a schema of an input, and nothing else
-        found = tuple(fits(type_of(source), None, subject.objective))
+        side = type_of(source)
+        found = tuple(fits(side, None, subject.objective))
     else:
         found = tuple(fits(program.input, program.output, subject.objective))
     # Without an output, every row that takes the input may be meant.
     chosen = next((fit for fit in found if fit.bindings is not None), None) if program else None
     return {
         "program": None if program is None else str(program),
+        "input type": None if side is None else str(side),
         "objective": subject.objective,
         "template": chosen and chosen.template.id,
         "bindings": chosen and chosen.bindings,
@@ -201,7 +215,7 @@ def _text(answer: dict[str, Any]) -> Any:
         bound = ", ".join(f"{name} = {value}" for name, value in (row["bindings"] or {}).items())
         mark = "this row" if row["template"] == answer["template"] else "fits" if row["fits"] else ""
         rows.append((mark, row["template"], row["form"], bound if row["fits"] else row["reason"]))
-    told = [f"program: {answer['program']}"] if answer["program"] else []
+    told = [f"{word}: {answer[word]}" for word in ("program", "input type") if answer[word]]
     if answer["objective"]:
         told.append(f"objective: {answer['objective']}")
     if answer["template"]:

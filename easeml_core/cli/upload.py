@@ -68,7 +68,9 @@ def task_files(folder: Path) -> list[LocalFile]:
     if data.is_dir():
         files = files_below(data, naming.DATA_DIR, problems)
     if not files and not problems:
-        fix = "put the examples there: a folder per class, an archive, .npz, .csv or .ts"
+        from easeml_core.data.sources import EVERY_FORM  # numpy comes with it
+
+        fix = f"put the examples there: {EVERY_FORM}"
         problems.append(Problem(naming.DATA_DIR, "there is no data", fix=fix))
     for name in (naming.REFINE_FILE, naming.SPEC_FILE):
         if (folder / name).is_file():

@@ -24,6 +24,10 @@ IMAGE_ENDS = (
     ".png", ".jpg", ".jpeg", ".jpe", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm"
 )  # fmt: skip
 
+EVERY_FORM = (
+    "a folder per class of images, .npz, .npy, .csv, .parquet, .ts, .jsonl, a data set directory of ease.ml, "
+    "a folder per class of any other files, or a .zip or .tar of one"
+)
 _PACKED = "a data set directory of ease.ml, or a .zip or .tar of these"
 _ALLOWED = {
     ("image", "classification"): f"images (in a folder per class), .npz, .npy, .csv, {_PACKED}",

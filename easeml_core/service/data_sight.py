@@ -34,6 +34,7 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
     from easeml_core.data.images import ENDS as IMAGE_ENDS
     from easeml_core.data.sources import (
         ARRAY_ENDS,
+        EVERY_FORM,
         LINES_ENDS,
         PARQUET_ENDS,
         SERIES_ENDS,
@@ -61,11 +62,7 @@ def look_at(tree: Tree, findings: Findings) -> Sight:
     if len(found) != 1:
         names = [files[0].name for files in found.values()] or [file.name for file in tree.files]
         text = f"cannot tell what the data is; found {listed(names) if names else 'no file at all'}"
-        fix = (
-            "put in one kind: a folder per class of images, .npz, .npy, .csv, .parquet, .ts, .jsonl, a data "
-            "set directory of ease.ml, a folder per class of any other files, or a .zip or .tar of one"
-        )
-        raise TenantError([Problem(DATA_DIR, text, fix=fix)])
+        raise TenantError([Problem(DATA_DIR, text, fix=f"put in one kind: {EVERY_FORM}")])
     look = {
         "arrays": _arrays,
         "ts": _series,

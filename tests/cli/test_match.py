@@ -85,7 +85,10 @@ def test_a_schema_alone_is_compared_by_its_input(easeml: Easeml, forms: dict[str
     fitting = [row["template"] for row in answer["rows"] if row["fits"]]
     assert answer["template"] is None
     assert fitting[:3] == ["series-classification", "series-regression", "series-translation"]
-    assert "compared by their input" in easeml("match", forms["schemas"][0]).stdout
+    assert answer["input type"] == "{[Tensor[6]], [next]}"
+    shown = easeml("match", forms["schemas"][0]).stdout
+    assert "input type: {[Tensor[6]], [next]}" in shown
+    assert "compared by their input" in shown
 
 
 def test_a_spec_with_other_problems_still_shows_its_row(easeml: Easeml, tmp_path: Path) -> None:
@@ -153,3 +156,5 @@ def test_what_cannot_be_matched_is_said(
 def test_nothing_there_is_a_wrong_call(easeml: Easeml) -> None:
     for what in ("nowhere", "", "/dev/zero"):
         assert easeml("match", what).exit_code == 2
+    for option in ("--output", "--module"):
+        assert easeml("match", PROGRAM, option, "nowhere.json").exit_code == 2
