@@ -1,6 +1,6 @@
 """Ease.ml's default policy: over all tasks at once, the trial with the most expected gain per second.
 
-    a task's index = weight * E[max(quality of arm - best so far, 0)] / predicted cost of arm
+    a task's index = weight * chance of success * E[max(quality - best so far, 0)] / predicted cost
 
 maximised over all arms of all tasks: which tenant and which model is one question. The expectation is under
 the mixture of `belief`, in quality, so a sure step from 0.70 to 0.75 and an even chance of 0.80 weigh the
@@ -8,7 +8,8 @@ same. Nothing is explored for its own sake; a belief with honest tails returns t
 
 * **Running trials** count as what they are expected to add: the task's best is raised by their expected
   improvement, and their arms are conditioned on as `belief` says.
-* **Failed, diverged and lost trials** are observed as `board` has it: a poor value.
+* **Failed, diverged and lost trials** are observed as `board` has it: a poor value. While a task has nothing
+  but these, each lowers its chance of success (`outlook.chance_of_success`): else it would promise most.
 * **Fairness floor.** A task that has waited more than FLOOR rounds (a round is one decision for every
   task with work left) is served before any other, by its own best arm.
 
@@ -123,10 +124,17 @@ class Easeml:
         low, high = interval
         succeeded = any(trial.quality is not None for trial in chosen.task.completed)
         best = f"over its best so far of {outlook.best:.3f}" if succeeded else "as it has nothing so far"
+        failed = len(chosen.task.completed)
+        doubt = (
+            f"; after {tenants.count(failed, 'failure')} and no success, a chance of {outlook.chance:.2g} "
+            "that it does not fail, too, is counted in"
+            if outlook.chance < 1
+            else ""
+        )
         running = ", with what runs on other devices counted as expected" if chosen.task.active else ""
         expects = (
             f"{arm} is expected to reach {outlook.means[place]:.3f} (90 % between {low:.3f} and {high:.3f}) "
-            f"in about {seconds(outlook.costs[place])}, an expected gain of {gain:.3g} {best}{running}"
+            f"in about {seconds(outlook.costs[place])}, an expected gain of {gain:.3g} {best}{running}{doubt}"
         )
         if waited:
             wait = tenants.count(chosen.task.since, "decision")

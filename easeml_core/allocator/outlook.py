@@ -33,14 +33,16 @@ from easeml_core.allocator.voices import voices
 
 DIGITS = 10
 NO_ARM = -1.0
+# A candidate of a sound task fails about once in twenty trials.
+FAILURE_ODDS = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """The arms of a task that were neither tried nor run now, most gain per second first.
 
-    `values` are expected gains per second, `gains` and `means` in quality, `costs` in seconds. `best` is
-    the best observation so far.
+    `values` are expected gains per second, `gains` and `means` in quality if the trial succeeds, `costs` in
+    seconds. `best` is the best observation so far, `chance` that a trial succeeds at all.
     """
 
     names: tuple[str, ...]
@@ -50,6 +52,7 @@ class Outlook:
     deviations: list[float]
     costs: list[float]
     best: float
+    chance: float
     source: str
     prediction: Prediction
     positions: tuple[int, ...]
@@ -273,6 +276,18 @@ def _plays(task: OpenTask, learned: Learned) -> tuple[tuple[int, float], ...]:
     return tuple(plays)
 
 
+def chance_of_success(completed: tuple[CompletedTrial, ...]) -> float:
+    """Chance that the next trial of a task succeeds, given how the `completed` ones ended; 1 at first.
+
+    Either something is wrong with the task, and all its trials fail, or with single candidates. The first
+    failure is as likely to be the one as the other; each further one is FAILURE_ODDS times as likely where
+    all fail. One success tells that the task is sound.
+    """
+    if not completed or any(trial.quality is not None for trial in completed):
+        return 1.0
+    return 1.0 / (1.0 + FAILURE_ODDS ** (len(completed) - 1))
+
+
 def _condition(
     plays: tuple[tuple[int, float], ...], learned: Learned, before: _Entry | None
 ) -> tuple[Family, ...]:
@@ -299,7 +314,8 @@ def _rank(
     costs = np.array([arm.predicted_cost for arm in task.arms if arm.name not in taken])
     at = np.array([learned.index[name] for name in names], dtype=np.int64)
     mean, deviation, gain = (np.round(array[at], DIGITS) for array in expected)
-    values = gain / costs
+    chance = chance_of_success(task.completed)
+    values = chance * gain / costs
     # Positions are in the order of names.
     order = np.lexsort((at, costs, -values))
     past = f"{learned.past} past tasks" if learned.past != 1 else "1 past task"
@@ -311,6 +327,7 @@ def _rank(
         deviations=deviation[order].tolist(),
         costs=costs[order].tolist(),
         best=best,
+        chance=chance,
         source=f"{past} and the open tasks" if learned.past else "the catalogue and the open tasks",
         prediction=prediction,
         positions=tuple(at[order].tolist()),

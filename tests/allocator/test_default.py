@@ -7,6 +7,7 @@ import pytest
 
 from easeml_core.allocator import belief, choose_with_ladder, make_policy
 from easeml_core.allocator.default import Easeml
+from easeml_core.allocator.outlook import chance_of_success
 from easeml_core.allocator.priors import TaskHistory, build
 from easeml_core.allocator.testing import played, sample_request
 from easeml_core.allocator.types import ActiveTrial, AllocationRequest, Arm, CompletedTrial, Ended, OpenTask
@@ -100,10 +101,27 @@ def test_a_decision_tells_what_its_belief_needed_to_be_computed(monkeypatch):
     assert Easeml().choose(request).basis["jitter"] == 1e-5
 
 
-def test_a_failure_is_no_reason_to_serve_a_task_for_ever():
-    failing = tuple(CompletedTrial(arm, Ended.FAILED, None, 1.0, order) for order, arm in enumerate(ARMS[1:]))
-    broken, waiting = task("a/1", completed=failing), task("a/2", opened=1)
-    assert Easeml().choose(request_of(broken, waiting)).choice.task == "a/2"
+def failures(number):
+    return tuple(CompletedTrial(arm, Ended.FAILED, None, 1.0, n) for n, arm in enumerate(ARMS[:number]))
+
+
+def test_a_task_that_only_fails_promises_less_with_every_failure():
+    """One where a step from 0.7 to what `good` reaches is likely goes before it after two failures."""
+    sound = task("a/2", completed=(done("fair", 0.7),), costs=(9.0, 3.0, 3.0), opened=1)
+    after = [
+        Easeml().choose(request_of(task("a/1", completed=failures(number), costs=(3.0, 3.0, 3.0)), sound))
+        for number in range(3)
+    ]
+    assert [decision.choice.task for decision in after] == ["a/1", "a/1", "a/2"]
+    assert "after 1 failure and no success, a chance of 0.5 that it does not fail, too" in after[1].reason
+    alone = Easeml().choose(request_of(task("a/1", completed=failures(2))))
+    assert "after 2 failures and no success, a chance of 0.048" in alone.reason
+
+
+def test_one_success_tells_that_a_task_is_sound():
+    assert chance_of_success(()) == 1.0
+    assert [chance_of_success(failures(number)) for number in (1, 2, 3)] == [1 / 2, 1 / 21, 1 / 401]
+    assert chance_of_success((*failures(2), done("good", 0.4, 2))) == 1.0
 
 
 def test_no_task_waits_longer_than_the_floor():
