@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ruamel.yaml import YAML
 
 from easeml_core import naming
 from easeml_core.naming import TaskName
@@ -30,6 +31,9 @@ from easeml_core.naming import TaskName
 HELD_BACK = "held-back"
 LABELS = "labels.csv"
 ANSWERS = "answers.npz"
+EVERY = "every-candidate"
+# Fields of a spec that keep candidates from being tried.
+LIMITS = ("candidates", "budget", "stop_when")
 SEED = 20180827
 
 IndexArray = npt.NDArray[np.int64]
@@ -50,6 +54,20 @@ class Layout:
         """The paths of `name` under the output folder; makes nothing."""
         held = out / HELD_BACK / name.tenant / name.task
         return cls(name, out / name.tenant / name.task, held / "inputs", held / LABELS, held / ANSWERS)
+
+    def without_limits(self, out: Path) -> Path:
+        """Copy what the tenant submits under the output folder, so that every candidate is tried.
+
+        The spec of the copy lacks `LIMITS`: no candidate is left out, and training stops when all were tried.
+        """
+        folder = out / EVERY / self.name.tenant / self.name.task
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.folder, folder)
+        spec, yaml = folder / naming.SPEC_FILE, YAML(typ="safe", pure=True)
+        yaml.default_flow_style = False
+        fields = yaml.load(spec)
+        yaml.dump({name: value for name, value in fields.items() if name not in LIMITS}, spec)
+        return folder
 
     def fresh(self, spec: str) -> Path:
         """Empty both folders, write the spec, and return the new, empty data folder."""

@@ -76,10 +76,11 @@ class Shown:
 
 
 def run(
-    examples: Iterable[Example], timeout: float, *, quiet: bool
+    examples: Iterable[Example], timeout: float, *, quiet: bool, every: bool = False
 ) -> tuple[list[Shown], StackInfo, Settings]:
     """Start the service, train the examples, predict what was held back; the service stays up.
 
+    `every`: every candidate is tried, whatever the specs say of candidates and budgets.
     Raises `TemporaryError` where training takes more than `timeout` seconds.
     """
     settings = prepare()
@@ -87,7 +88,8 @@ def run(
     note(f"Starting the service under {settings.home} …")
     info = api.up(settings, each_once(lambda step: note(f"  {step}")))
     bucket = Bucket.of(settings)
-    tasks = [submit(bucket, example, settings.home / "examples", note) for example in examples]
+    out = settings.home / "examples"
+    tasks = [submit(bucket, example, out, note, every=every) for example in examples]
     if not any(task.news for task in tasks):
         note("Nothing new was uploaded: what was trained before is not trained again.")
     watch(bucket, tasks, timeout, quiet=quiet)
@@ -123,10 +125,11 @@ def prepare() -> Settings:
     return settings
 
 
-def submit(bucket: Bucket, example: Example, out: Path, note: Note) -> Shown:
-    """Lay out an example and upload it as its tenant would with `easeml submit`."""
+def submit(bucket: Bucket, example: Example, out: Path, note: Note, *, every: bool) -> Shown:
+    """Lay out an example and upload it, without its limits or as it is, as with `easeml submit`."""
     layout = example.lay_out_once(out)
-    pushed = upload.submit(bucket, layout.name, layout.folder, replace=True)
+    folder = layout.without_limits(out) if every else layout.folder
+    pushed = upload.submit(bucket, layout.name, folder, replace=True)
     sent = f"{len(pushed.sent)} files sent" if pushed.changed else "nothing new"
     note(f"  {layout.name!s:<18} {sent} ({example.about})")
     return Shown(example, layout, pushed.changed)

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from easeml_core import catalog
+from easeml_core.bucket import Bucket
 from easeml_core.cli.main import app
 from easeml_core.data import Limits, build_version, read_inputs
 from easeml_core.language import TEMPLATES
 from easeml_core.spec import load_spec
+from examples import loop
 from examples.catalogue import DEMONSTRATED, EXAMPLES
 from examples.layout import Example, Layout
 
@@ -101,3 +104,30 @@ def test_lay_out_once_does_it_once(tmp_path: Path) -> None:
     (layout.inputs.parent / ".made-by").write_text("other code")
     example.lay_out_once(tmp_path)
     assert (layout.folder / "task.yaml").stat().st_mtime_ns > before
+
+
+@every
+def test_without_its_limits_a_task_is_the_same_with_every_candidate(
+    example: Example, laid_out: dict[str, Layout], tmp_path: Path
+) -> None:
+    layout = laid_out[str(example.name)]
+    folder = layout.without_limits(tmp_path)
+    before, after = digest(layout.folder), digest(folder)
+    assert before.pop("task.yaml") != after.pop("task.yaml")
+    assert after == before
+    old, new = (load_spec((at / "task.yaml").read_bytes()) for at in (layout.folder, folder))
+    changed = {change.field for change in new.changes(old)}
+    assert changed <= {"budget_trials", "budget_seconds", "stop_when", "include", "exclude"}
+    assert (new.budget_trials, new.budget_seconds, new.stop_when) == (None, None, None)
+    models = [model.name for model in catalog.models_for(new.template)]
+    assert list(catalog.candidates_for(new)) == models
+
+
+def test_limits_are_lifted_in_the_bucket_only_when_asked_for(tmp_path: Path) -> None:
+    bucket, example = Bucket(str(tmp_path / "bucket")), EXAMPLES[0]
+    key = f"{example.name.prefix}/task.yaml"
+    for every, budget, news in ((False, 4, True), (True, None, True), (True, None, False), (False, 4, True)):
+        shown = loop.submit(bucket, example, tmp_path / "out", lambda _: None, every=every)
+        assert shown.news is news
+        assert shown.layout == Layout.under(tmp_path / "out", example.name)
+        assert load_spec(b"".join(bucket.chunks(key))).budget_trials == budget
