@@ -24,6 +24,7 @@ from easeml_core.data.tree import SourceFile
 LABEL_NAMES = ("label", "target", "class", "y")
 FILE_NAMES = ("file", "filename", "image", "path")
 _DELIMITERS = ",;\t|"
+DELIMIT = "delimit it by comma, semicolon, tab or |"
 _EXCEL = re.compile(r"\ufeff?sep=.\s*", re.IGNORECASE)  # its word for the delimiter; the header shows it too
 # Not read, for names may have such characters: they only explain what went wrong.
 _ODD_DELIMITERS = {"^": "^", "~": "~", ":": "colons", " ": "spaces"}
@@ -217,10 +218,8 @@ def match_columns(header: Header, where: str, form: Form, findings: Findings) ->
         fix = "change the program in task.yaml or the columns"
         if form.kind == "image":
             fix = "write `file,label` above its rows where it names images, else as many columns as pixels"
-        odd = next((d for d in _ODD_DELIMITERS if d in header.names[0]), None)
-        if odd is not None and len(header.names) == 1:
-            text += f"; it seems to be delimited by {_ODD_DELIMITERS[odd]}"
-            fix = "delimit it by comma, semicolon, tab or |"
+        if odd := odd_delimiter(header):
+            text, fix = f"{text}; {odd}", DELIMIT
         findings.problem(where, text, fix=fix)
         return None
     if not header.given:
@@ -229,6 +228,14 @@ def match_columns(header: Header, where: str, form: Form, findings: Findings) ->
         return header
     findings.converted["columns"] = [header.names[i] for i in header.features]
     return _match_targets(header, where, findings)
+
+
+def odd_delimiter(header: Header) -> str | None:
+    """What a table of one column seems to be delimited by that tables may not be, in words."""
+    if len(header.names) > 1:
+        return None
+    odd = next((d for d in _ODD_DELIMITERS if d in header.names[0]), None)
+    return None if odd is None else f"it seems to be delimited by {_ODD_DELIMITERS[odd]}"
 
 
 def _known_order(kind: str, names: list[str], header: Header, findings: Findings) -> list[str] | None:

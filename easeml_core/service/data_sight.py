@@ -277,14 +277,17 @@ def _tables(files: list[SourceFile], findings: Findings) -> Sight:
 
 
 def _rows(read: list[Example], header: Header, file: SourceFile, findings: Findings) -> Sight:
+    from easeml_core.data.header import DELIMIT, odd_delimiter
+
     features, named = len(header.features), header.names[header.labels[0]]
+    if not features:
+        odd = odd_delimiter(header)
+        text = f"has only one column, {named!r}; a label and at least one other are needed"
+        findings.problem(
+            f"{DATA_DIR}/{file.name}", f"{text}; {odd}" if odd else text, fix=DELIMIT if odd else None
+        )
     labels = [example.label for example in read if example.label is not None]
-    _need(
-        labels if features else [],
-        "holds no rows with a label and at least one other column",
-        file,
-        findings,
-    )
+    _need(labels, "holds no rows with a label", file, findings)
     values = 1 if is_quantity(labels) else None
     hint = f"the column {named} is what is predicted"
     return Sight(f"{len(labels)} rows of {features} columns", (features,), labels, values, hints=(hint,))
@@ -315,5 +318,6 @@ def _need(labels: list[str], text: str, file: SourceFile, findings: Findings) ->
     """Raise `TenantError` where there are no labels, with all that was found out why."""
     findings.check()
     if not labels:
-        why = [Problem(item["file"], item["reason"]) for item in findings.quarantined]
-        raise TenantError([Problem(f"{DATA_DIR}/{file.name}", text), *why])
+        findings.check_share(0, 0)
+        findings.check()
+        raise TenantError([Problem(f"{DATA_DIR}/{file.name}", text)])

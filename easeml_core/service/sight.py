@@ -9,6 +9,7 @@ from easeml_core.language import Program
 
 MANY_VALUES = 20  # more different whole numbers than this may be a quantity rather than classes …
 FEW_EACH = 10  # … and are, where each occurs less often than this on average
+MOSTLY = 0.9  # of the labels of an amount are numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,13 @@ class Sight:
 
 
 def is_quantity(labels: Sequence[str]) -> bool:
-    """Whether labels are amounts rather than names of classes."""
+    """Whether labels are amounts rather than names of classes; a few may be no numbers, such as `NA`: then
+    that is a fault of theirs."""
     from easeml_core.data.text import number
 
     numbers = [number(label) for label in labels]
     known = [value for value in numbers if value is not None]
-    if len(known) < len(numbers):
+    if len(known) < MOSTLY * len(numbers):
         return False
     if not all(value.is_integer() for value in known):
         return True

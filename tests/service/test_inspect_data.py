@@ -257,6 +257,18 @@ def headless_csv(data: Path) -> None:
     (data / "d.csv").write_text("")
 
 
+def by_spaces(data: Path) -> None:
+    (data / "d.csv").write_text("a b label\n1 2 x\n3 4 y\n")
+
+
+def decimal_commas(data: Path) -> None:
+    (data / "d.csv").write_text("a;b;label\n" + "1,5;2,5;x\n3,5;4,5;y\n" * 20)
+
+
+def labels_alone(data: Path) -> None:
+    (data / "d.csv").write_text("label\nx\ny\n")
+
+
 @pytest.mark.parametrize(
     ("lay_out", "words"),
     [
@@ -279,6 +291,9 @@ def headless_csv(data: Path) -> None:
         (ts_without_data, "has no @data line"),
         (escaping_zip, ".."),
         (headless_csv, "has no rows in it"),
+        (by_spaces, "it seems to be delimited by spaces → delimit it by comma, semicolon, tab or |"),
+        (decimal_commas, "#1: column 'a' holds '1,5', which is no number (a decimal comma?); so #2, #3"),
+        (labels_alone, "has only one column, 'label'; a label and at least one other are needed"),
     ],
 )
 def test_it_says_when_it_cannot_tell(lay_out: Callable[[Path], None], words: str, tmp_path: Path) -> None:
@@ -288,6 +303,13 @@ def test_it_says_when_it_cannot_tell(lay_out: Callable[[Path], None], words: str
     with pytest.raises(TenantError) as caught:
         propose_spec(data)
     assert words in str(caught.value)
+
+
+def test_amounts_of_which_some_are_missing_are_no_classes(tmp_path: Path) -> None:
+    rows = [f"{i},{'NA' if i % 20 == 3 else i * 37}\n" for i in range(40)]
+    (tmp_path / "d.csv").write_text("a,price\n" + "".join(rows))
+    spec = load_spec(propose_spec(tmp_path))
+    assert (spec.template, spec.objective) == ("vector-regression", "mse")
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
