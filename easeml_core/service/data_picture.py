@@ -1,4 +1,4 @@
-"""Draws `data-report.png`: some images of each class, or a plot of vectors or series, to see at a glance.
+"""Draws `data-report.png`: some images of each class, or a plot of anything else, to see at a glance.
 
 Drawn with Pillow, which intake has loaded anyway; the same data version gives the same bytes.
 """
@@ -31,14 +31,11 @@ _COLOURS = (
 )  # fmt: skip
 
 
-def draw(version: Version) -> bytes | None:
-    """A PNG, or None for data that cannot be drawn (trees, bytes)."""
-    drawers = {"image": _images, "vector": _vectors, "series": _series}
-    drawer = drawers.get(version.facts.kind)
-    if drawer is None:
-        return None
+def draw(version: Version) -> bytes:
+    """A PNG."""
+    drawers = {"image": _images, "series": _series}
     stream = io.BytesIO()
-    drawer(version).save(stream, "PNG")
+    drawers.get(version.facts.kind, _points)(version).save(stream, "PNG")
     return stream.getvalue()
 
 
@@ -79,10 +76,11 @@ def _images(version: Version) -> Image.Image:
     rows: list[tuple[str, list[Image.Image]]] = []
     for name, positions in _groups(version):
         shown = _some(positions, _EACH if facts.classes is not None else 3 * _EACH)
-        rows += _rows(name, [_tile(version.inputs[i], facts.low, facts.high) for i in shown])
-        if facts.task_kind == "recovery" and facts.target_low is not None and facts.target_high is not None:
-            low, high = facts.target_low, facts.target_high
-            rows += _rows("to recover", [_tile(version.targets[i], low, high) for i in shown])
+        for some in [shown[start : start + _EACH] for start in range(0, len(shown), _EACH)]:
+            rows.append((name, [_tile(version.inputs[i], facts.low, facts.high) for i in some]))
+            if facts.target_low is not None and facts.target_high is not None:
+                low, high = facts.target_low, facts.target_high
+                rows.append(("to recover", [_tile(version.targets[i], low, high) for i in some]))
     label = _LABEL if any(name for name, _ in rows) else _GAP
     image, drawing = _canvas(label + _EACH * (_CELL + _GAP), _GAP + len(rows) * (_CELL + _GAP))
     for row, (name, tiles) in enumerate(rows):
@@ -91,10 +89,6 @@ def _images(version: Version) -> Image.Image:
         for column, tile in enumerate(tiles):
             image.paste(tile, (label + column * (_CELL + _GAP), top))
     return image
-
-
-def _rows(name: str, tiles: list[Image.Image]) -> list[tuple[str, list[Image.Image]]]:
-    return [(name if i == 0 else "", tiles[i : i + _EACH]) for i in range(0, len(tiles), _EACH)]
 
 
 def _tile(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
@@ -114,9 +108,9 @@ def _tile(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
     return cell
 
 
-def _vectors(version: Version) -> Image.Image:
-    """Points on the two directions in which the data varies most; of a regression, the first one against the
-    (first) value to predict."""
+def _points(version: Version) -> Image.Image:
+    """An example per point, on the two directions in which the data varies most, in standard deviations; of
+    a regression, the first one against the (first) value to predict."""
     from easeml_core.data.features import features
 
     groups = _groups(version)
@@ -129,11 +123,12 @@ def _vectors(version: Version) -> Image.Image:
     found = points @ directions[:2].T
     plane[:, : found.shape[1]] = found
     names = ("main direction of the data", "second direction")
-    if version.facts.classes is None:
+    if version.facts.task_kind == "regression":
         plane[:, 1] = version.targets[np.concatenate(chosen), 0]
         names = (names[0], "value to predict")
-    image, drawing = _axes(names, [name for name, _ in groups])
-    at = _onto(plane, plane.min(axis=0), plane.max(axis=0))
+    low, high = plane.min(axis=0), plane.max(axis=0)
+    image, drawing = _axes(names, low, high, [name for name, _ in groups])
+    at = _onto(plane, low, high)
     start = 0
     for number, positions in enumerate(chosen):
         for x, y in at[start : start + len(positions)].tolist():
@@ -145,7 +140,6 @@ def _vectors(version: Version) -> Image.Image:
 def _series(version: Version) -> Image.Image:
     """Some series of each class, of which the first value per step is drawn."""
     groups = _groups(version)
-    image, drawing = _axes(("step", "first value of a step"), [name for name, _ in groups])
     each = _LINES if version.facts.classes is not None else 2 * _LINES
     lines = []
     for number, (_, positions) in enumerate(groups):
@@ -156,21 +150,28 @@ def _series(version: Version) -> Image.Image:
             lines.append((number, np.stack([np.arange(len(values)) * step, values], axis=1)))
     joined = np.concatenate([line for _, line in lines])
     low, high = joined.min(axis=0), joined.max(axis=0)
+    image, drawing = _axes(("step", "first value of a step"), low, high, [name for name, _ in groups])
     for number, line in lines:
         at = [(x, y) for x, y in _onto(line, low, high).tolist()]
         drawing.line(at if len(at) > 1 else at * 2, fill=_COLOURS[number % len(_COLOURS)], width=2)
     return image
 
 
-def _axes(names: tuple[str, str], legend: list[str]) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+def _axes(
+    names: tuple[str, str],
+    low: npt.NDArray[np.float64],
+    high: npt.NDArray[np.float64],
+    legend: list[str],
+) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     width, height = _PLOT
     image, drawing = _canvas(width + _LABEL, height)
     drawing.rectangle((_MARGIN, _MARGIN, width - _MARGIN, height - _MARGIN), outline="#bbbbbb")
     from PIL import ImageFont
 
     font = ImageFont.load_default(14)
-    drawing.text((_MARGIN, height - _MARGIN + 8), f"across: {names[0]}", fill=_INK, font=font)
-    drawing.text((_MARGIN, _MARGIN - 24), f"up: {names[1]}", fill=_INK, font=font)
+    across, up = (f"{name}, {low[i]:.4g} to {high[i]:.4g}" for i, name in enumerate(names))
+    drawing.text((_MARGIN, height - _MARGIN + 8), f"across: {across}", fill=_INK, font=font)
+    drawing.text((_MARGIN, _MARGIN - 24), f"up: {up}", fill=_INK, font=font)
     for number, name in enumerate(filter(None, legend)):
         _text(drawing, (width, _MARGIN + 20 * number), name, _COLOURS[number % len(_COLOURS)])
     return image, drawing

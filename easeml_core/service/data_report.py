@@ -51,12 +51,12 @@ def write_report(service: Service, name: TaskName, version: Version, left_out: S
 
     `left_out` are files of the upload that were no data, beside those that the version knows of.
     """
-    picture = draw(version)
-    contents = {naming.EXAMPLES_CSV: examples_text(version)}
-    contents[naming.REPORT_MD] = report_text(name, version, left_out, has_picture=picture is not None)
-    changed = [service.bucket.write_if_changed(name.key(file), text) for file, text in contents.items()]
-    if picture is not None:
-        changed.append(service.bucket.write_if_changed(name.key(naming.REPORT_PNG), picture))
+    contents: dict[str, bytes | str] = {
+        naming.EXAMPLES_CSV: examples_text(version),
+        naming.REPORT_MD: report_text(name, version, left_out),
+        naming.REPORT_PNG: draw(version),
+    }
+    changed = [service.bucket.write_if_changed(name.key(file), content) for file, content in contents.items()]
     return any(changed)
 
 
@@ -75,9 +75,7 @@ def examples_text(version: Version) -> str:
     return out.getvalue()
 
 
-def report_text(
-    name: TaskName, version: Version, left_out: Sequence[str] = (), *, has_picture: bool = False
-) -> str:
+def report_text(name: TaskName, version: Version, left_out: Sequence[str] = ()) -> str:
     """Markdown: how many examples of which class in which split, what was changed or left out, and why."""
     facts = version.facts
     parts = [
@@ -96,8 +94,7 @@ def report_text(
     ]
     if facts.classes is not None:
         parts.append("## Classes\n\n" + table(("class", "train", "validation"), _classes(version)))
-    if has_picture:
-        parts.append(f"![a look at the data]({naming.REPORT_PNG})\n")
+    parts.append(f"![a look at the data]({naming.REPORT_PNG})\n")
     parts.append(_sizes(version))
     parts.append(_ids(version))
     if facts.warnings:

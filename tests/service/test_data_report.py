@@ -13,6 +13,7 @@ from sklearn import datasets
 from easeml_core.data import Limits, build_version, open_version
 from easeml_core.naming import version_dir
 from easeml_core.service import Service
+from easeml_core.service.data_picture import draw
 from easeml_core.service.data_report import report_text
 from easeml_core.service.intake import run_intake
 from tests.data.uploads import NAME, spec_of
@@ -118,8 +119,11 @@ def test_every_kind_of_data_is_reported(
         versions_dir=tmp_path / "versions",
         name=NAME,
     )
-    text = report_text(NAME, open_version(version_dir(tmp_path / "versions", NAME, facts.digest)))
+    version = open_version(version_dir(tmp_path / "versions", NAME, facts.digest))
+    text = report_text(NAME, version)
     assert words in text
+    pixels = np.asarray(Image.open(io.BytesIO(draw(version)))).reshape(-1, 3)
+    assert (pixels == (78, 121, 167)).all(axis=1).sum() > 50, "something is drawn"
     assert "The first ones: d.jsonl\\#1, d.jsonl\\#2" in text
 
 
