@@ -66,6 +66,17 @@ def images(count: int) -> tuple[Arrays, str]:
     return (inputs.astype(np.uint8), labels), "random images"
 
 
+def measured(order: WorkOrder, examples: Examples, device: torch.device) -> tuple[str, ...]:
+    """Quality, images per second of our loop and of a bare one, and their ratio."""
+    train_watched(order, examples, device)  # warms up: kernels are chosen, memory is taken
+    qualities: list[float] = []
+    mine = timed(lambda: qualities.append(train_watched(order, examples, device)))
+    other = timed(lambda: list(bare(order, examples, device)))
+    seen = order.max_epochs * examples.facts.n_train
+    speeds = seen / mine.wall, seen / other.wall
+    return f"{qualities[0]:.3f}", *(f"{speed:.0f}" for speed in speeds), f"{speeds[0] / speeds[1]:.2f}"
+
+
 def resumed(order: WorkOrder) -> tuple[bool, float]:
     """Kill a training after its first checkpoint, and resume it.
 
@@ -123,24 +134,16 @@ def main(
         arrays, what = images(count)
         version = stage(root / "images", *arrays, "image")
         examples = Examples(open_version(version))
-        seen = epochs * examples.facts.n_train
         table = Table(
             "candidate", "quality", "images/s", "bare loop", "ours / bare", title=f"{what}, {hardware}"
         )
         for candidate in TINY if tiny else (model.name for model in models_for("image-classification")):
-            order = order_of(root, candidate, version, **fields)
-            train_watched(order, examples, device)  # warms up: kernels are chosen, memory is taken
-            qualities: list[float] = []
-            mine = timed(lambda o=order, q=qualities: q.append(train_watched(o, examples, device)))  # type: ignore[misc]
-            other = timed(lambda o=order: list(bare(o, examples, device)))  # type: ignore[misc]
-            speeds = seen / mine.wall, seen / other.wall
-            table.add_row(
-                candidate,
-                f"{qualities[0]:.3f}",
-                f"{speeds[0]:.0f}",
-                f"{speeds[1]:.0f}",
-                f"{speeds[0] / speeds[1]:.2f}",
-            )
+            try:
+                row = measured(order_of(root, candidate, version, **fields), examples, device)
+            except Exception as error:  # of one candidate, takes nothing from the others
+                row = (f"{type(error).__name__}: {error}".splitlines()[0][:60],)
+            print(candidate, *row, flush=True)  # also where the time runs out before the table
+            table.add_row(candidate, *row)
         console.print(table)
         fields |= {"max_epochs": 4 * epochs, "patience": 4 * epochs}
         whole, broken = (order_of(root, TINY[0], version, **fields) for _ in range(2))
