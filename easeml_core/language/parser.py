@@ -128,8 +128,11 @@ def _syntax_error(text: str, error: Any) -> ProgramError:
     allowed = tuple(words for name, words in _WORDS.items() if name in expected)
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
+    message = f"found {found}, where {' or '.join(allowed)} must stand"
+    if found == "'['" and text[:position].rstrip().endswith("tensor"):
+        message += "; Tensor[…] is written with a capital T"
     return ProgramError(
-        f"found {found}, where {' or '.join(allowed)} must stand",
+        message,
         line=line,
         column=column,
         found=found,

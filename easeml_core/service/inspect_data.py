@@ -87,7 +87,7 @@ def _write(sight: Sight) -> str:
         f"program: |\n  {program}\n"
         f"description: {json.dumps(_shown(about), ensure_ascii=False)}\n"
         f"objective: {objective}  # or {', '.join(others)}\n"
-        f"budget: {_BUDGET}  # a hard cap\n"
+        f"budget: {_BUDGET}  # no training goes beyond\n"
     )
 
 

@@ -8,7 +8,16 @@ from typing import Any
 
 from easeml_core import catalog
 from easeml_core.errors import Problem
-from easeml_core.language import TEMPLATES, Match, Program, ProgramError, Template, match, parse
+from easeml_core.language import (
+    REGRESSION,
+    TEMPLATES,
+    Match,
+    Program,
+    ProgramError,
+    Template,
+    match,
+    parse,
+)
 from easeml_core.objectives import OBJECTIVES
 from easeml_core.spec.document import Document
 
@@ -90,7 +99,12 @@ def _check_sizes(document: Document, program: Program, found: Match) -> list[Pro
             problems.append(document.problem(("program",), text))
         if outputs == 1 and row.endswith("-classification"):
             text = "an output of Tensor[1] is one class, and nothing to tell apart"
-            problems.append(document.problem(("program",), text, fix="for yes or no write output Tensor[2]"))
+            fix = "for yes or no write output Tensor[2]; to predict a number, "
+            if found.template.told_by_objective:
+                fix += f"an objective such as {REGRESSION[0]}"
+            else:
+                fix += "make the input one vector, Tensor[N], or a series of such"
+            problems.append(document.problem(("program",), text, fix=fix))
     return problems
 
 
@@ -98,7 +112,8 @@ def _check_objective(document: Document, row: Template, objective: str | None) -
     if objective is None or objective in row.objectives:
         return []
     text = f"{objective} does not suit {row.workload}; allowed: {', '.join(row.objectives)}"
-    return [document.problem(("objective",), text)]
+    suited = [other.id for other in TEMPLATES if objective in other.objectives]
+    return [document.problem(("objective",), text, fix=f"{objective} is for {', '.join(suited)}")]
 
 
 def _check_candidates(document: Document, row: Template, candidates: Any) -> list[Problem]:

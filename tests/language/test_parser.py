@@ -112,6 +112,11 @@ def test_errors_say_where_what_and_what_was_allowed(
     assert error.found in str(error)
 
 
+def test_a_small_letter_is_told() -> None:
+    with pytest.raises(ProgramError, match="written with a capital T"):
+        parse("{input: {[tensor [3]], []}}")
+
+
 @pytest.mark.parametrize("second", ["[next, next]", "[a]"])
 def test_a_name_given_twice_names_both_places(second: str) -> None:
     with pytest.raises(ProgramError, match=r"already used in line \d, column \d+") as caught:

@@ -117,6 +117,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_fine() -> None:
         ("description:", 3, "description", "got nothing"),
         ("objective: acuracy", 3, "objective", "got the text 'acuracy' → did you mean `accuracy`?"),
         ("objective: psnr", 3, "objective", "psnr does not suit image or tensor classification"),
+        ("objective: r2", 3, "objective", "log_loss → r2 is for series-regression, series-translation, vec"),
         ("priority: 0", 3, "priority", "must be a number above 0, at most 1000; got 0"),
         ("priority: .nan", 3, "priority", "got nan"),
         ("priority: high", 3, "priority", "got the text 'high'"),
