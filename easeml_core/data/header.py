@@ -218,6 +218,8 @@ def match_columns(header: Header, where: str, form: Form, findings: Findings) ->
         fix = "change the program in task.yaml or the columns"
         if form.kind == "image":
             fix = "write `file,label` above its rows where it names images, else as many columns as pixels"
+            if {name.lower() for name in header.names} & {*FILE_NAMES}:
+                text, fix = "names images, of which there are none under data/", "upload them, too"
         if odd := odd_delimiter(header):
             text, fix = f"{text}; {odd}", DELIMIT
         findings.problem(where, text, fix=fix)

@@ -143,7 +143,9 @@ def _rows(value: Any, record: DataType) -> npt.NDArray[np.float32]:
     array = _array(value)
     size = math.prod(dims)
     if array.shape[1:] not in (dims, (size,), () if size == 1 else dims):
-        raise Malformed(f"its values have shape {array.shape}; the program wants (records, {_shown(dims)})")
+        raise Malformed(
+            f"its values have shape {array.shape}; the program wants ({_shown(('records', *dims))})"
+        )
     return finite_numbers(array.reshape(len(value), size))
 
 
@@ -203,5 +205,5 @@ def keys_of(record: DataType) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _shown(dims: tuple[int, ...]) -> str:
+def _shown(dims: tuple[int | str, ...]) -> str:
     return ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "")

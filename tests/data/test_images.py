@@ -310,6 +310,12 @@ def test_a_table_that_cannot_be_read_is_all_that_is_said(
     assert "\n" not in said
 
 
+def test_a_table_of_images_that_were_not_uploaded_says_so(refused: Any, put: Put) -> None:
+    put("data/labels.csv", b"File,label\na.png,x\nb.png,y\n")
+    said = refused(image(8, 8, 1, 2))
+    assert said == "data/labels.csv: names images, of which there are none under data/ → upload them, too"
+
+
 def test_tables_that_disagree_are_one_problem(refused: Any, upload: Path, put: Put) -> None:
     save_images(upload, "images", 10)
     rows = [f"0-{i}.png,{'even' if i % 2 == 0 else 'odd'}" for i in range(10)]

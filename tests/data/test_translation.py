@@ -147,7 +147,7 @@ def test_broken_lines_are_named_with_their_line(build: Any, put: Put) -> None:
             "the field 'input' is given twice",
             "one JSON object",
             "it is no JSON",
-            "shape (1, 3); the program wants (records, 2,)",
+            "shape (1, 3); the program wants (records, 2)",
             "not a finite number",
             "a number is too long",
             "nested more than 500 deep",
@@ -190,5 +190,5 @@ def test_requests_hold_inputs_alone(build: Any, put: Put, tmp_path: Path) -> Non
     inputs = read_inputs(request, facts=version.facts, limits=Limits(), staging=tmp_path / "staging")
     assert inputs.ids == ["7"]
     assert inputs.values[:].tolist() == [[1, 2], [3, 4]]
-    text = "its values have shape (1,); the program wants (records, 2,)"
+    text = "its values have shape (1,); the program wants (records, 2)"
     assert inputs.problems == (Problem("q.jsonl:2", text),)
