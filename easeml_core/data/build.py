@@ -137,7 +137,9 @@ class _Builder:
         if not path.is_file():
             self.findings.problem(naming.REFINE_FILE, "is a folder; a table is needed", fix="remove it")
             return [True] * len(staged)
-        return refine(staged, read_refinements(path, self.findings), self.form, self.findings)
+        complete = not self.findings.wrong
+        wishes = read_refinements(path, self.findings)
+        return refine(staged, wishes, self.form, self.findings, complete=complete)
 
     def _finish(self, staged: Staged, kept: list[bool], units: Units, folder: Path) -> VersionFacts:
         form, findings = self.form, self.findings

@@ -13,10 +13,12 @@ from easeml_core.data.text import number, plain
 from easeml_core.naming import REFINE_FILE
 
 
-def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findings: Findings) -> list[bool]:
+def refine(
+    staged: Staged, refinements: dict[str, Refinement], form: Form, findings: Findings, *, complete: bool
+) -> list[bool]:
     """Apply `refine.csv` to `staged` and return which examples are kept.
 
-    An id that is not there is a problem, unless others are: then its example may be in what went wrong.
+    An id that is not there is a problem where all the data could be read (`complete`).
     """
     kept = [True] * len(staged)
     position = {ident: i for i, ident in enumerate(staged.ids)}
@@ -41,7 +43,7 @@ def refine(staged: Staged, refinements: dict[str, Refinement], form: Form, findi
             findings.row(REFINE_FILE, wish.row, text)
         else:
             staged.targets[i] = (value,)
-    if unknown and not findings.wrong:
+    if unknown and complete:
         text = f"names examples that are not in the data: {listed(unknown)}"
         findings.problem(REFINE_FILE, text, fix="take ids from examples.csv, or remove these rows")
     return kept

@@ -67,6 +67,8 @@ def read_refinements(path: Path, findings: Findings) -> dict[str, Refinement]:
                 ident, keep = plain(values["id"]), values["keep"].strip()
                 if keep not in ("0", "1"):
                     findings.row(REFINE_FILE, row, f"keep must be 0 or 1; it is {keep[:20]!r}")
+                elif not ident:
+                    findings.row(REFINE_FILE, row, "the id is empty")
                 elif ident in result:
                     findings.row(REFINE_FILE, row, f"the id {ident!r} is there twice")
                 else:

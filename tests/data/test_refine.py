@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from easeml_core.data.findings import Findings
 from easeml_core.data.refine import Refinement, read_refinements
+from tests.data.uploads import vector
+
+Put = Callable[[str, bytes | str], Path]
 
 
 def test_rows_by_id(tmp_path: Path) -> None:
@@ -56,3 +61,17 @@ def test_an_open_quote_is_refused_where_it_opens(tmp_path: Path, content: str, l
     [problem] = findings.problems
     assert (problem.file, problem.line) == ("refine.csv", line)
     assert "a quote opens a cell" in problem.message
+
+
+def test_every_wrong_row_is_named_beside_ids_that_are_not_there(put: Put, refused: Any) -> None:
+    rows = "".join(f"c{i},{i},{i * i},{'yn'[i % 2]}\n" for i in range(20))
+    put("data/rows.csv", f"id,a,b,label\n{rows}".encode())
+    put("refine.csv", b"id,keep\nc1,2\nc99,0\n,0\nc5\n")
+    said = refused(vector(2, 2))
+    for words in (
+        "c99",
+        "row 1: keep must be 0 or 1",
+        "row 3: the id is empty",
+        "row 4: there must be 2 cells",
+    ):
+        assert words in said
