@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from easeml_core.data.version import Version
+from easeml_core.catalog.normalise import HIGH_DYNAMIC_RANGE
+from easeml_core.data.version import Version, VersionFacts
 
 _SIDE = 16  # larger images are averaged down to this many pixels a side
 _STEPS = 32  # at which a series is looked at
@@ -19,13 +20,24 @@ _CHUNK = 64 << 20  # bytes in memory at once
 def features(version: Version, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
     """(N, D) for the examples at `positions`.
 
-    Pixels of an image made small, the numbers of a vector, a series at equally spaced steps and its length,
-    the means and deviations over the nodes of a tree, how often each byte is in an object.
+    Pixels of an image made small (on the scale of `orders`), the numbers of a vector, a series at equally
+    spaced steps and its length, the means and deviations over the nodes of a tree, how often each byte is in
+    an object.
     """
     read = max(1, _CHUNK // (bytes_of_one(version) + 1))
     chunks = [positions[start : start + read] for start in range(0, len(positions), read)]
     parts = [_read(version, chunk) for chunk in chunks]
     return np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32)
+
+
+def orders(values: npt.ArrayLike, facts: VersionFacts) -> npt.NDArray[np.float32]:
+    """`values` of an image as they are, or, where those of the data version span many orders of magnitude, on
+    a scale on which each order counts the same: the sign stays, and so does zero."""
+    given = np.asarray(values, dtype=np.float32)
+    if facts.dynamic_range < HIGH_DYNAMIC_RANGE:
+        return given
+    smallest = max(abs(facts.low), abs(facts.high)) / facts.dynamic_range
+    return np.arcsinh(np.divide(given, smallest, dtype=np.float64)).astype(np.float32)
 
 
 def bytes_of_one(version: Version) -> int:
@@ -35,9 +47,10 @@ def bytes_of_one(version: Version) -> int:
 
 
 def _read(version: Version, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    if version.facts.kind in ("image", "vector"):
+    if version.facts.kind == "image":
+        found = _shrunk(orders(version.inputs[positions], version.facts))
+    elif version.facts.kind == "vector":
         found = np.asarray(version.inputs[positions], dtype=np.float32)
-        found = _shrunk(found) if version.facts.kind == "image" else found
     else:
         found = np.stack([_summary(version, i) for i in positions.tolist()])
     step = -(-found.shape[1] // _COLUMNS)

@@ -72,12 +72,15 @@ def _text(drawing: ImageDraw.ImageDraw, at: tuple[float, float], text: str, colo
 
 def _images(version: Version) -> Image.Image:
     """A row of images per class; of a recovery, each input above what is to be recovered from it."""
+    from easeml_core.data.features import orders
+
     facts = version.facts
     rows: list[tuple[str, list[Image.Image]]] = []
     for name, positions in _groups(version):
         shown = _some(positions, _EACH if facts.classes is not None else 3 * _EACH)
         for some in [shown[start : start + _EACH] for start in range(0, len(shown), _EACH)]:
-            rows.append((name, [_tile(version.inputs[i], facts.low, facts.high) for i in some]))
+            low, high = orders([facts.low, facts.high], facts).tolist()
+            rows.append((name, [_tile(orders(version.inputs[i], facts), low, high) for i in some]))
             if facts.target_low is not None and facts.target_high is not None:
                 low, high = facts.target_low, facts.target_high
                 rows.append(("to recover", [_tile(version.targets[i], low, high) for i in some]))

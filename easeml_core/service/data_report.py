@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from easeml_core import naming
+from easeml_core.catalog.normalise import HIGH_DYNAMIC_RANGE
 from easeml_core.service.data_picture import draw
 from easeml_core.service.status_text import plain, table
 
@@ -91,6 +92,7 @@ def report_text(name: TaskName, version: Version, left_out: Sequence[str] = ()) 
             ],
         ),
         _split(facts),
+        *filter(None, [_range(facts)]),
     ]
     if facts.classes is not None:
         parts.append("## Classes\n\n" + table(("class", "train", "validation"), _classes(version)))
@@ -135,6 +137,17 @@ def _size(facts: VersionFacts) -> str:
         f"; each is to be answered with {shape}, values from {facts.target_low:g} to {facts.target_high:g}"
     )
     return text if facts.target_max_length is None else f"{text}, {facts.target_max_length} long at most"
+
+
+def _range(facts: VersionFacts) -> str:
+    """How far magnitudes lie apart, where that makes a difference."""
+    if facts.kind != "image" or facts.dynamic_range < HIGH_DYNAMIC_RANGE:
+        return ""
+    return (
+        f"The largest magnitude is {facts.dynamic_range:.3g} times the 1st percentile of those that are not "
+        f"zero. From {HIGH_DYNAMIC_RANGE:g} times on, each model is also tried behind four normalisers. In "
+        "the picture below each order of magnitude counts the same.\n"
+    )
 
 
 def _sizes(version: Version) -> str:

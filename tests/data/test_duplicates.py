@@ -30,6 +30,21 @@ def test_images_saved_again_are_found(build: Any, put: Any) -> None:
     assert len(pairs) <= 1.3 * apart
 
 
+def test_images_that_span_many_orders_are_compared_by_all_of_them(build: Any, put: Any) -> None:
+    """Linearly, all that is beside the few brightest pixels would be alike."""
+    x, y = np.exp(4 * np.random.default_rng(0).normal(size=(40, 8, 8, 1))), np.arange(40) % 2
+    put("data/d.npz", npz(x=x, y=y))
+    facts = build(image(8, 8, 1, 2)).facts
+    assert facts.dynamic_range > 1e6
+    assert facts.near_duplicates == []
+    put("data/d.npz", npz(x=np.concatenate([x, 1.001 * x[:20]]), y=np.concatenate([y, y[:20]])))
+    version = build(image(8, 8, 1, 2))
+    number = {ident: i for i, ident in enumerate(version.ids)}
+    pairs = [abs(number[held] - number[seen]) for held, seen in version.facts.near_duplicates]
+    assert len(pairs) > 2
+    assert set(pairs) == {40}
+
+
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "diabetes"])
 def test_tables_of_real_measurements_hold_none(build: Any, put: Any, name: str) -> None:
     data = getattr(datasets, f"load_{name}")()

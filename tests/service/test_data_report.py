@@ -155,6 +155,25 @@ def test_sizes_pictures_near_copies_and_leftovers_are_told(service: Service) -> 
     assert run_intake(service).accepted == [], "our own files are no new upload"
 
 
+def test_images_of_high_dynamic_range_are_told_and_can_be_seen(tmp_path: Path) -> None:
+    dim = np.random.default_rng(0).uniform(1e-5, 2e-5, (20, 8, 8, 1)).astype(np.float32)
+    dim[:, 0, 0], dim[:, 4:] = 1.0, 0.0
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data/d.npz", x=dim, y=np.arange(20) % 2)
+    facts = build_version(
+        tmp_path,
+        spec_of("[Tensor[8, 8, 1]], []", "[Tensor[2]], []"),
+        parent=None,
+        limits=Limits(),
+        versions_dir=tmp_path / "versions",
+        name=NAME,
+    )
+    version = open_version(version_dir(tmp_path / "versions", NAME, facts.digest))
+    assert "The largest magnitude is 9.9" in report_text(NAME, version)
+    tile = np.asarray(Image.open(io.BytesIO(draw(version))).convert("L"))[4:68, 150:214]
+    assert tile[20, 40] > tile[60, 40] + 10, "what is dim is not black"
+
+
 @pytest.mark.parametrize("kind", ["vector", "numbers", "series"])
 def test_other_data_is_plotted(service: Service, kind: str) -> None:
     random = np.random.default_rng(0)
