@@ -77,6 +77,12 @@ class Bench:
         """The public tables asked for; the paper's DEEPLEARNING has no VGG-19."""
         return {name: read_table(self.folder / TABLES[name]).without(["VGG-19"]) for name in self.only}
 
+    def with_synthetic(self) -> dict[str, Table]:
+        """The same and SYN four ways, 60 tasks × 30 models."""
+        return self.tables() | {
+            f"SYN({sigma:g},{alpha:g})": synthetic(sigma, alpha, tasks=60, models=30) for sigma, alpha in SYN
+        }
+
     def measure(self, title: str, table: Table, policies: Sequence[str], **options: Any) -> dict[str, Curves]:
         """`measure` with a progress bar."""
         job = self.progress.add_task(title, total=self.repeats)
@@ -124,15 +130,18 @@ def oblivious(bench: Bench) -> dict[str, Any]:
 
 
 def history(bench: Bench) -> dict[str, Any]:
-    """With 0, 10, 50, 100 % of the history, and with one that misleads: its columns are shuffled."""
+    """With 0, 10, 50, 100 % of the history; with one that misleads: its columns are shuffled; with ragged
+    ones: 60 or 30 % of the cells, or a few of each task, mostly good ones, as a service comes to have."""
     found: dict[str, Any] = {}
     policies = (OURS, "hybrid", "round_robin")
-    for name, table in bench.tables().items():
+    spoiled = {"misleading": shuffled, "60% of cells": cells(0.6), "30% of cells": cells(0.3), "few": few}
+    for name, table in bench.with_synthetic().items():
         found[name] = {
             f"{share:.0%}": report(bench.measure(f"{name}, {share:.0%}", table, policies, share=share))
             for share in (0.0, 0.1, 0.5, 1.0)
         }
-        found[name]["misleading"] = report(bench.measure(f"{name}, misled", table, policies, spoil=shuffled))
+        for kind, spoil in spoiled.items():
+            found[name][kind] = report(bench.measure(f"{name}, {kind}", table, policies, spoil=spoil))
     return found
 
 
@@ -180,9 +189,7 @@ def constants(bench: Bench) -> dict[str, Any]:
     """Leave one table out: each constant chosen on the others, the synthetic ones (60 × 30) included."""
     from benchmarks.constants import left_out
 
-    known = bench.tables()
-    for sigma, alpha in SYN:
-        known[f"SYN({sigma:g},{alpha:g})"] = synthetic(sigma, alpha, tasks=60, models=30)
+    known = bench.with_synthetic()
 
     def area(name: str) -> float:
         return bench.measure(name, known[name], (OURS,))[OURS].area
@@ -211,6 +218,26 @@ def shuffled(past: Table) -> Table:
     """The history with its columns under wrong names: the same wrong ones for all tasks."""
     order = np.random.default_rng(len(past.models)).permutation(len(past.models))
     return Table(past.tasks, past.models, past.quality[:, order], past.cost[:, order])
+
+
+def cells(share: float) -> Callable[[Table], Table]:
+    """A history of which only a share of the cells is known, the same ones in every repeat."""
+
+    def spoil(past: Table) -> Table:
+        known = np.random.default_rng(0).random(past.quality.shape) < share
+        return Table(past.tasks, past.models, np.where(known, past.quality, np.nan), past.cost)
+
+    return spoil
+
+
+def few(past: Table) -> Table:
+    """A history whose tasks have tried up to 60 % of the models each, those more often that do well."""
+    draw = np.random.default_rng(0)
+    tasks, models = past.quality.shape
+    mean = np.nanmean(past.quality, axis=0)
+    appeal = (mean - mean.mean()) / mean.std() + 1.5 * draw.standard_normal((tasks, models))
+    tried = np.argsort(np.argsort(-appeal, axis=1), axis=1) < draw.integers(2, 0.6 * models, (tasks, 1))
+    return Table(past.tasks, past.models, np.where(tried, past.quality, np.nan), past.cost)
 
 
 def targets(found: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ whatever h (a shrunk kernel density estimate, Silverman 1986, ch. 6), so bandwid
 they trust single tasks. As observations come, experts are weighed by how well they predicted them
 (`belief`): where a past task is close it takes over, where none is the wide ones do.
 
-**Learned inside the history**, by the likelihood of tasks held out (FOLDS parts, random subsets of arms, as
-only a few arms of a task are ever seen): whether tails are heavy or light, how much S is shrunk towards
-constant correlation and towards its diagonal, how far the warped scale is from linear, and the share of each
-bandwidth (stacking, by expectation-maximisation). With fewer than ENOUGH tasks there is nothing to hold out:
-DEFAULT is used.
+**Learned inside the history**, by the likelihood of tasks held out (FOLDS parts; of each task random subsets
+of the arms that it tried, as only a few arms of a task are ever seen): whether tails are heavy or light, how
+much S is shrunk towards constant correlation and towards its diagonal, how far the warped scale is from
+linear, and the share of each bandwidth (stacking, by expectation-maximisation). With fewer than ENOUGH tasks
+there is nothing to hold out: DEFAULT is used.
 """
 
 from __future__ import annotations
@@ -176,90 +176,103 @@ def learn(qualities: Array, mean_0: Array, covariance_0: Array) -> Settings:
 
     `mean_0`, `covariance_0` are the catalogue's, as qualities. Deterministic.
     """
+    qualities = qualities[~np.isnan(qualities).all(axis=1)]
     n = len(qualities)
     if n < ENOUGH:
         return DEFAULT
+    fold = np.arange(n) % FOLDS
     found: dict[warp.Soft, tuple[float, Settings]] = {}
     for soft in warp.SOFT:
-        steep = warp.slope(mean_0, soft)
-        completed = ragged.complete(
-            warp.warp(qualities, soft), warp.warp(mean_0, soft), covariance_0 * np.outer(steep, steep)
-        )
-        jacobian = np.log(warp.slope(np.where(np.isnan(qualities), 0.5, qualities), soft))
+        table, start, steep = warp.warp(qualities, soft), warp.warp(mean_0, soft), warp.slope(mean_0, soft)
+        spread = covariance_0 * np.outer(steep, steep)
+        jacobian = np.log(warp.slope(qualities, soft))
+        # What a held-out task tells must not help to fill in the others.
+        parts = [
+            _Part(
+                table[fold == part],
+                jacobian[fold == part],
+                ragged.complete(table[fold != part], start, spread),
+            )
+            for part in range(FOLDS)
+        ]
         for tails in (HEAVY, LIGHT):
-            held_out = _held_out(completed.rows, jacobian, np.isnan(qualities), tails)
-            for shrinkage, table in held_out.items():
-                shares = _stack(table)
-                score = float(np.mean(_log_mean(table + np.log(shares))))
+            for shrinkage, densities in _held_out(parts, tails).items():
+                shares = _stack(densities)
+                score = float(np.mean(_log_mean(densities + np.log(shares))))
                 if soft not in found or score > found[soft][0]:
                     chosen = Settings(tails, soft, shrinkage, tuple(float(share) for share in shares))
                     found[soft] = (score, chosen)
     best = max(found.values(), key=lambda entry: entry[0])
     preferred = found[warp.ERROR]
-    return preferred[1] if best[0] - preferred[0] <= CLEARLY * min(SUBSET, qualities.shape[1]) else best[1]
+    arms = float(np.minimum((~np.isnan(qualities)).sum(axis=1), SUBSET).mean())
+    return preferred[1] if best[0] - preferred[0] <= CLEARLY * arms else best[1]
 
 
-def _held_out(
-    rows: Array, jacobian: Array, gaps: npt.NDArray[np.bool_], tails: Tails
-) -> dict[Shrinkage, Array]:
-    """Log density of subsets of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`.
+class _Part(NamedTuple):
+    """Held-out tasks `(n, K)`, NaN where unknown, log dz/dq of each cell, and what the other tasks say."""
 
-    Where no held-out task knows all arms of any subset, all are taken to be equally likely.
+    table: Array
+    jacobian: Array
+    others: ragged.Completed
+
+
+def _held_out(parts: Sequence[_Part], tails: Tails) -> dict[Shrinkage, Array]:
+    """Log density of held-out tasks under each bandwidth, by shrinkage: `(cases, H)`.
+
+    A case is a task and up to SUBSET of the arms that it tried.
     """
-    n, k = rows.shape
-    size, folds = min(SUBSET, k), min(FOLDS, n)
-    fold = np.arange(n) % folds
-    found: dict[Shrinkage, list[Array]] = {weights: [] for weights in tails.shrinkage}
-    for part in range(folds):
-        inside, outside = rows[fold != part], rows[fold == part]
-        mean = inside.mean(axis=0)
-        apart = inside - mean
-        raw = apart.T @ apart / max(len(inside) - 1, 1)
-        raw += 1e-6 * max(float(np.diagonal(raw).mean()), 1e-6) * np.eye(k)
-        for weights in tails.shrinkage:
-            covariance = shrink(raw, weights, len(inside))
-            for draw in range(SUBSETS):
-                arms = _subset(k, size, part * SUBSETS + draw)
-                whole = ~gaps[np.ix_(np.flatnonzero(fold == part), arms)].any(axis=1)
-                if not whole.any():
-                    continue
-                density = _densities(
-                    outside[whole][:, arms] - mean[arms],
-                    apart[:, arms],
-                    covariance[np.ix_(arms, arms)],
-                    tails,
-                )
-                extra = jacobian[fold == part][whole][:, arms].sum(axis=1)
-                found[weights].append(density + extra[:, None])
-    return {weights: np.vstack(tables) for weights, tables in found.items() if tables} or {
-        tails.shrinkage[0]: np.zeros((1, len(tails.bandwidths)))
-    }
+    cases = []
+    for number, (table, jacobian, others) in enumerate(parts):
+        mean = others.mean
+        ridge = ragged.RIDGE * float(np.diagonal(others.covariance).mean())
+        raw = others.covariance + ridge * np.eye(len(mean))
+        shrunk = np.stack([shrink(raw, weights, len(others.rows)) for weights in tails.shrinkage])
+        for draw in range(SUBSETS):
+            order = _order(len(mean), number * SUBSETS + draw)
+            for tasks, arms in _alike(~np.isnan(table), order):
+                new, past = table[np.ix_(tasks, arms)] - mean[arms], others.rows[:, arms] - mean[arms]
+                density = _densities(new, past, shrunk[:, arms][:, :, arms], tails)
+                cases.append(density + jacobian[np.ix_(tasks, arms)].sum(axis=1)[:, None])
+    return dict(zip(tails.shrinkage, np.concatenate(cases, axis=1), strict=True))
 
 
-def _subset(k: int, size: int, number: int) -> npt.NDArray[np.int64]:
-    """Spread over the arms and different for every `number`, without a random generator."""
+def _order(k: int, number: int) -> npt.NDArray[np.int64]:
+    """An order of `k` arms, different for every `number`, without a random generator."""
     # A multiplicative congruential order: importing NumPy's generators costs more than a decision.
     order = sorted(range(k), key=lambda arm: ((arm + 1) * 2654435761 + number * 40503) % 4294967291)
-    return np.array(sorted(order[:size]), dtype=np.int64)
+    return np.array(order, dtype=np.int64)
 
 
-def _densities(new: Array, past: Array, covariance: Array, tails: Tails) -> Array:
-    """Log density of each new task `(n, T)` under each bandwidth's mixture over past `(N, T)`: `(n, H)`.
+def _alike(
+    known: npt.NDArray[np.bool_], order: npt.NDArray[np.int64]
+) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Tasks in groups that share the first SUBSET arms in `order` that they tried; `known` is `(n, K)`."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for task, tried in enumerate(known[:, order]):
+        groups.setdefault(tuple(sorted(order[tried][:SUBSET].tolist())), []).append(task)
+    return [(np.array(tasks), np.array(arms)) for arms, tasks in groups.items()]
+
+
+def _densities(new: Array, past: Array, covariances: Array, tails: Tails) -> Array:
+    """Log density of each new task `(n, T)` under each bandwidth's mixture over past `(N, T)`, with each of
+    the `covariances` `(W, T, T)`: `(W, n, H)`.
 
     Up to a constant that is the same whatever is chosen.
     """
-    size, nu = len(covariance), tails.nu
-    factor = np.linalg.cholesky(covariance)
-    x, c = np.linalg.solve(factor, new.T).T, np.linalg.solve(factor, past.T).T
-    xx, cc, xc = (x * x).sum(axis=1)[:, None], (c * c).sum(axis=1)[None], x @ c.T
-    log_det = float(np.log(np.diagonal(factor)).sum())
+    size, nu = new.shape[1], tails.nu
+    factors = np.linalg.cholesky(covariances)
+    both = np.linalg.solve(factors, np.vstack([new, past]).T)
+    x, c = both[:, :, : len(new)], both[:, :, len(new) :]
+    xx, cc = (x * x).sum(axis=1)[:, :, None], (c * c).sum(axis=1)[:, None]
+    xc = x.transpose(0, 2, 1) @ c
+    log_det = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)[:, None]
     columns = []
     for width in tails.bandwidths:
         pull = math.sqrt(1 - width**2)
         apart = np.maximum(xx - 2 * pull * xc + pull**2 * cc, 0.0) / width**2
-        density = -0.5 * (nu + size) * np.log1p(apart / nu) - size * math.log(width) - log_det
-        columns.append(_log_mean(density) - math.log(density.shape[1]) + student_constant(nu, size))
-    return np.stack(columns, axis=1)
+        density = _log_mean(-0.5 * (nu + size) * np.log1p(apart / nu)) - math.log(len(past))
+        columns.append(density - size * math.log(width) - log_det + student_constant(nu, size))
+    return np.stack(columns, axis=2)
 
 
 def student_constant(nu: float, size: int) -> float:

@@ -74,13 +74,16 @@ def _expect(
         apart = row[there] - mean[there]
         left: Array
         if there.sum() <= gone.sum():
-            gain = np.linalg.solve(steady[np.ix_(there, there)], steady[np.ix_(there, gone)])
+            near = steady[there]
+            gain = np.linalg.solve(near[:, there], near[:, gone])
             row[gone] = mean[gone] + apart @ gain
-            left = steady[np.ix_(gone, gone)] - steady[np.ix_(gone, there)] @ gain
+            left = steady[gone][:, gone] - near[:, gone].T @ gain
         else:
             if precision is None:
                 precision = np.asarray(np.linalg.inv(steady), dtype=np.float64)
-            left = np.asarray(np.linalg.inv(precision[np.ix_(gone, gone)]), dtype=np.float64)
-            row[gone] = mean[gone] - left @ (precision[np.ix_(gone, there)] @ apart)
-        spread[np.ix_(gone, gone)] += left
+            far = precision[gone]
+            left = np.asarray(np.linalg.inv(far[:, gone]), dtype=np.float64)
+            row[gone] = mean[gone] - left @ (far[:, there] @ apart)
+        at = np.flatnonzero(gone)
+        spread[at[:, None], at] += left
     return rows, spread

@@ -89,9 +89,20 @@ def test_the_scale_is_that_of_errors_unless_another_predicts_clearly_better(scal
     table = {
         warp.ERROR: 1 - 0.08 * np.exp(draw.normal(0, 0.8, (60, 1)) + 0.3 * arms + 0.1 * noise),
         warp.LOGIT: draw.uniform(0.02, 0.12, (60, 1)) * np.exp(0.1 * arms + 0.1 * noise),
-        warp.LINEAR: draw.uniform(0.05, 0.95, (60, 1)) + 0.02 * arms + 0.01 * noise,
+        warp.LINEAR: draw.uniform(0.1, 0.9, (60, 1)) + 0.02 * arms + 0.03 * noise,
     }[scale]
     assert experts.learn(np.clip(table, 0, 1), *catalogue(8)).soft == scale
+
+
+@pytest.mark.parametrize("tails", [experts.HEAVY, experts.LIGHT])
+def test_settings_are_learned_of_tasks_that_tried_few_arms_each(tails):
+    """No subset of the arms was tried by any two tasks."""
+    draw = np.random.default_rng(3)
+    level, noise = draw.normal(0, 0.5, (60, 1)), draw.normal(0, 0.4, (60, 24))
+    odd = 4.0 * (draw.random((60, 24)) < 0.06) if tails is experts.HEAVY else 0.0
+    table = warp.unwarp(2.0 + level + noise - odd, warp.ERROR)
+    table[draw.permuted(np.tile(np.arange(24), (60, 1)), axis=1) >= 9] = np.nan
+    assert experts.learn(table, *catalogue(24)).tails is tails
 
 
 def test_every_bandwidth_has_the_mean_of_the_history():
