@@ -12,9 +12,9 @@ DOC = """
 ### Housekeeping, every two minutes
 
 Gives up leases that nobody renews, closes MLflow runs whose trainer is gone, repeats promotions and status
-files that a crash cut short, offers tasks what the catalogue has gained, and removes what is no longer
-needed. Once a day it dumps the databases into `backups/` and clears Airflow's old logs and rows. Running it
-by hand is always safe.
+files that a crash cut short, has champions scored on new data, offers tasks what the catalogue has gained,
+and removes what is no longer needed. Once a day it dumps the databases into `backups/` and clears Airflow's
+old logs and rows. Running it by hand is always safe.
 """
 
 with DAG(

@@ -75,7 +75,7 @@ class Tracking:
         """
         from mlflow.exceptions import MlflowException
 
-        with _away():
+        with away():
             found = self.client.get_experiment_by_name(name)
             if found is not None:
                 return str(found.experiment_id)
@@ -108,7 +108,7 @@ class Tracking:
         wanted = {TRIAL_TAG: str(trial), ATTEMPT_TAG: str(attempt), **(tags or {})}
         if note:
             wanted[_NOTE_TAG] = note
-        with _away():
+        with away():
             if parent is not None:
                 wanted[_PARENT_TAG] = parent
             else:
@@ -142,7 +142,7 @@ class Tracking:
             if not math.isfinite(value):
                 raise ValueError(f"metric {name} is {value}: only finite values can be ranked")
             rows.append(Metric(name, float(value), now, step))
-        with _away():
+        with away():
             self.client.log_batch(
                 run_id,
                 metrics=rows,
@@ -153,13 +153,13 @@ class Tracking:
     def log_config(self, run_id: str, config: Mapping[str, Any]) -> None:
         """Keep the whole configuration as an artifact, and its SHA-256 as a tag (parameters get cut)."""
         text = json.dumps(config, indent=2, sort_keys=True)
-        with _away():
+        with away():
             self.client.log_text(run_id, text, CONFIG_FILE)
             self.client.set_tag(run_id, CONFIG_TAG, hashlib.sha256(text.encode()).hexdigest())
 
     def finish(self, run_id: str, status: str) -> None:
         """Say how a run ended: FINISHED, FAILED or KILLED. Nothing else ever closes a run."""
-        with _away():
+        with away():
             self.client.set_terminated(run_id, status=status)
 
     def check(self) -> None:
@@ -181,7 +181,7 @@ class Tracking:
         """
         self.check()
         closed = []
-        with _away():
+        with away():
             experiments = [e.experiment_id for e in self._experiments()]
             for run in self._runs(experiments, "attributes.status = 'RUNNING'"):
                 tags = run.data.tags
@@ -218,7 +218,7 @@ class Tracking:
         """Id (`m-…`) of a new, still empty logged model of a run."""
         from mlflow.entities import LoggedModelOutput
 
-        with _away():
+        with away():
             model = self.client.create_logged_model(
                 experiment_id, name="model", source_run_id=run_id, tags=dict(tags)
             )
@@ -231,7 +231,7 @@ class Tracking:
         The model counts as READY only once the store lists every file; otherwise TemporaryError.
         """
         files = hash_files(folder)
-        with _away():
+        with away():
             self.client.log_model_artifacts(model_id, str(folder))
             missing = files.keys() - self._listed(model_id)
             if missing:
@@ -247,7 +247,7 @@ class Tracking:
         Lists, downloads and hashes every file: a store that took half an upload says it has it all.
         """
         model_id = model_uri.removeprefix("models:/")
-        with _away():
+        with away():
             listed = self._listed(model_id)
             problems = [f"{path} is missing in the artifact store" for path in sorted(files.keys() - listed)]
             if problems or not files:
@@ -281,7 +281,7 @@ class Tracking:
         """The version of the registered model `name` made from a run; made once per run."""
         from mlflow.exceptions import MlflowException
 
-        with _away():
+        with away():
             try:
                 self.client.create_registered_model(name)
             except MlflowException as error:
@@ -301,14 +301,20 @@ class Tracking:
 
     def set_champion(self, version: ModelVersion) -> None:
         """Point the alias `champion` at a version."""
-        with _away():
+        with away():
             self.client.set_registered_model_alias(version.name, CHAMPION_ALIAS, version.version)
+
+    def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
+        """Set tags of a version, each in a request of its own."""
+        with away():
+            for key, value in tags.items():
+                self.client.set_model_version_tag(name, version, key, value)
 
     def champion(self, name: str) -> ModelVersion | None:
         """The version that carries the alias `champion`, or None where none does."""
         from mlflow.exceptions import MlflowException
 
-        with _away():
+        with away():
             try:
                 found = self.client.get_model_version_by_alias(name, CHAMPION_ALIAS)
             except MlflowException as error:
@@ -345,8 +351,8 @@ def _client(url: str) -> MlflowClient:
 
 
 @contextmanager
-def _away() -> Iterator[None]:
-    """Turn "the server does not answer" into TemporaryError and let real refusals through."""
+def away() -> Iterator[None]:
+    """Turn MLflow's "the server does not answer" into TemporaryError and let real refusals through."""
     try:
         yield
     except TemporaryError:

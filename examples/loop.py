@@ -57,7 +57,7 @@ class Shown:
         if self.status["problems"]:
             return True
         champion = self.status["champion"]
-        promoted = champion is not None and champion["on_current_data"] and champion["successor"] is None
+        promoted = champion is not None and champion["successor"] is None
         return self.status["state"] in OVER and (promoted or not self.status["leaderboard"])
 
     def as_dict(self) -> dict[str, Any]:

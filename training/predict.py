@@ -9,6 +9,7 @@ D)`), or for series, trees and bytes `values` (`(total, D)`), `offsets` (`(N + 1
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ import numpy.typing as npt
 
 from easeml_core.errors import OperatorError, TemporaryError
 from easeml_core.naming import CHAMPION_ALIAS
-from easeml_core.tracking import Tracking
+from easeml_core.tracking import Tracking, away
 from training import device
 from training.examples import padded
 
-_BATCH = 256
+BATCH = 256
 
 
 def predict_files(order: dict[str, Any]) -> dict[str, Any]:
@@ -30,25 +31,15 @@ def predict_files(order: dict[str, Any]) -> dict[str, Any]:
     Raises TemporaryError where the task has no champion (yet) or MLflow does not answer, OperatorError
     where the model refuses the arrays' shapes.
     """
-    import mlflow.pyfunc
-    from mlflow.exceptions import MlflowException
-
     device.use_threads(int(order.get("threads", 1)))
     tracking = Tracking(order["mlflow_url"])
     champion = tracking.champion(order["model"])
     if champion is None:
         raise TemporaryError(f"{order['model']} has no {CHAMPION_ALIAS} yet")
-    mlflow.set_tracking_uri(order["mlflow_url"])
-    mlflow.set_registry_uri(order["mlflow_url"])
     # By version, not by alias: the answer must say which version gave it, also while it is replaced.
-    model = mlflow.pyfunc.load_model(f"models:/{champion.name}/{champion.version}")
-    size = int(order.get("batch_size", _BATCH))
-    try:
-        answers = [np.asarray(model.predict(batch)) for batch in _batches(order, size)]
-    except MlflowException as error:
-        raise OperatorError(f"the model refuses the inputs: {error.message}") from error
+    model = load_model(order["mlflow_url"], champion.name, champion.version)
     output = Path(order["output"])
-    result = np.concatenate(answers) if answers else np.zeros((0, 0))
+    result = ask(model, _batches(order, int(order.get("batch_size", BATCH))))
     aside = output.with_name(f".{output.name}.{os.getpid()}.npy")
     np.save(aside, result.astype(np.float32))
     aside.replace(output)
@@ -58,6 +49,30 @@ def predict_files(order: dict[str, Any]) -> dict[str, Any]:
         "n": len(result),
         "metadata": model.metadata.metadata or {},
     }
+
+
+def load_model(mlflow_url: str, name: str, version: str) -> Any:
+    """A version of a registered model, ready to answer.
+
+    Raises TemporaryError where MLflow does not answer, MlflowException where it has no such model.
+    """
+    import mlflow.pyfunc
+
+    mlflow.set_tracking_uri(mlflow_url)
+    mlflow.set_registry_uri(mlflow_url)
+    with away():
+        return mlflow.pyfunc.load_model(f"models:/{name}/{version}")
+
+
+def ask(model: Any, batches: Iterable[npt.NDArray[np.float32]]) -> npt.NDArray[Any]:
+    """The model's answers `(N, …)` to all batches; raises OperatorError where it refuses their shape."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        answers = [np.asarray(model.predict(batch)) for batch in batches]
+    except MlflowException as error:
+        raise OperatorError(f"the model refuses the inputs: {error.message}") from error
+    return np.concatenate(answers) if answers else np.zeros((0, 0))
 
 
 def _batches(order: dict[str, Any], size: int) -> list[npt.NDArray[np.float32]]:

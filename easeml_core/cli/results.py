@@ -28,6 +28,7 @@ from easeml_core.cli.output import (
     seconds,
     table,
 )
+from easeml_core.service.status_text import on_present_data
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -138,6 +139,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
             f"champion: {champion['candidate']}, {champion['objective']} {champion['score']:.4f} "
             f"({champion['model_uri']}, version {champion['model_version']})"
         )
+        if not champion["on_current_data"]:
+            lines.append(on_present_data(champion))
     if data:
         spent = seconds(budget["charged_seconds"])
         limit = f" of {seconds(budget['seconds'])}" if budget["seconds"] is not None else ""
@@ -149,15 +152,22 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def leaderboard_table(status: dict[str, Any]) -> RenderableType | str:
-    """Succeeded trials, best first."""
+def leaderboard_table(status: dict[str, Any]) -> RenderableType:
+    """Succeeded trials on the present data, best first, and a champion of earlier data."""
+    from rich.console import Group
+
+    champion = status["champion"]
+    older = []
+    if champion and not champion["on_current_data"]:
+        older = [f"champion: {champion['candidate']}. {on_present_data(champion)}"]
     if not status["leaderboard"]:
-        return f"{status['task']}: no trial has succeeded yet"
+        return Group(f"{status['task']}: no trial has succeeded yet", *older)
     rows = (
         (place, t["candidate"], t["score"], t["quality"], seconds(t["cost_seconds"]), t["device"], t["trial"])
         for place, t in enumerate(status["leaderboard"], 1)
     )
-    return table(("", "candidate", status["objective"], "quality", "cost", "device", "trial"), rows)
+    columns = ("", "candidate", status["objective"], "quality", "cost", "device", "trial")
+    return Group(table(columns, rows), *older)
 
 
 def _because(reason: str) -> str:

@@ -5,7 +5,8 @@ Rules that the schema itself keeps:
 * one live lease per device and per trial (`leases` keys);
 * a candidate has at most one trial per data version that is not `lost` or `cancelled`;
 * a quality is set exactly when a trial succeeded, is finite and in [0, 1];
-* `decisions` and `promotions` are append-only (a trigger refuses UPDATE and DELETE).
+* `decisions` and `promotions` are append-only (a trigger refuses UPDATE and DELETE);
+* what a champion reaches on other data is finite, too, and its quality in [0, 1] (`rescores`).
 
 Budgets are sums over `trials`, free devices are counted from `leases`: nothing is a counter that could
 drift. Times are UTC; costs are seconds; qualities are in [0, 1], higher is better.
@@ -267,7 +268,10 @@ class DecisionRecord(Base):
 
 
 class Promotion(Base):
-    """A trial's model became its task's champion. Append-only; the latest row is the champion."""
+    """A trial's model became its task's champion. Append-only; the latest row is the champion.
+
+    `quality` is the trial's, on the data version that it was trained on; see `Rescore` for others.
+    """
 
     __tablename__ = "promotions"
     id: Mapped[int] = _identity()
@@ -277,6 +281,29 @@ class Promotion(Base):
     quality: Mapped[float]
     reason: Mapped[str]
     made_at: Mapped[datetime] = _now()
+
+
+class Rescore(Base):
+    """What the model of a trial, a champion, reaches on a data version other than its own.
+
+    It is there from the first of `tries` on; the verdict, written once, sets `made_at`, and either score
+    and quality or the `reason` why there are none.
+    """
+
+    __tablename__ = "rescores"
+    __table_args__ = (
+        CheckConstraint("(quality IS NULL) = (score IS NULL)", name="quality_iff_score"),
+        CheckConstraint("made_at IS NOT NULL OR quality IS NULL", name="quality_is_verdict"),
+        CheckConstraint("quality >= 0 AND quality <= 1", name="quality_range"),
+        CheckConstraint("score > '-Infinity' AND score < 'Infinity'", name="score_finite"),
+    )
+    trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
+    data_version_id: Mapped[int] = mapped_column(ForeignKey("data_versions.id"), primary_key=True)
+    tries: Mapped[int] = mapped_column(server_default=text("0"))
+    score: Mapped[float | None]
+    quality: Mapped[float | None]
+    reason: Mapped[str] = mapped_column(server_default="")
+    made_at: Mapped[datetime | None]
 
 
 class Upload(Base):

@@ -1,12 +1,36 @@
-"""Champions: which trial's model is a task's best, and the append-only log of how it became so."""
+"""Champions: which trial's model is a task's best, and the append-only log of how it became so.
+
+Qualities are compared on one validation split only, that of the task's present data version. A champion
+that was trained on another version is compared by what it reaches there (`Rescore`), and nothing replaces
+it before that is known. One that cannot be scored there gives way to any trial of the present version.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from easeml_core.ledger.models import Promotion, Task, Trial, TrialState
+from easeml_core.ledger.models import Promotion, Rescore, Task, Trial, TrialState
 from easeml_core.ledger.session import lock
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A task's champion, and what it reaches on the task's present data version.
+
+    `score` and `quality` are those of its trial where that trained on this version, else those that its
+    model was given there later. They are None where it could not be scored, for a `reason`, and while it
+    is `pending`.
+    """
+
+    promotion: Promotion
+    trial: Trial
+    score: float | None
+    quality: float | None
+    reason: str = ""
+    pending: bool = False
 
 
 def best_trial(session: Session, task: Task) -> Trial | None:
@@ -30,13 +54,31 @@ def champion(session: Session, task_id: int) -> Promotion | None:
     ).one_or_none()
 
 
-def promotion_due(session: Session, task: Task) -> Trial | None:
-    """The trial that should become champion and is not; None when the champion is right."""
-    best = best_trial(session, task)
-    if best is None:
-        return None
+def standing(session: Session, task: Task) -> Standing | None:
+    """The champion and what it reaches on the present data; None before any."""
     current = champion(session, task.id)
-    return None if current is not None and current.trial_id == best.id else best
+    if current is None:
+        return None
+    trial = session.get_one(Trial, current.trial_id)
+    if trial.data_version_id == task.data_version_id:
+        return Standing(current, trial, trial.score, trial.quality)
+    found = session.get(Rescore, (trial.id, task.data_version_id))
+    if found is None or found.made_at is None:
+        reason = "it has not been scored on the present data yet"
+        return Standing(current, trial, None, None, reason, pending=True)
+    return Standing(current, trial, found.score, found.quality, found.reason)
+
+
+def promotion_due(session: Session, task: Task) -> Trial | None:
+    """The trial that should become champion and is not; None when the champion is right.
+
+    While the champion's standing is pending, whether that trial is better is to be found out first.
+    """
+    best = best_trial(session, task)
+    current = standing(session, task)
+    if best is None or best.quality is None or current is None or current.quality is None:
+        return best
+    return best if best.quality > current.quality else None
 
 
 def record_promotion(session: Session, trial: Trial, model_version: str, reason: str) -> Promotion:

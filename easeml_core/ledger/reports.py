@@ -16,7 +16,6 @@ from easeml_core.ledger.models import (
     Attempt,
     Candidate,
     DataVersion,
-    Promotion,
     Task,
     Tenant,
     Trial,
@@ -119,21 +118,20 @@ def tenants(session: Session) -> list[Report]:
 
 
 def champion_report(session: Session, task: Task) -> Report | None:
-    """The task's champion: whose model it is, how good, and where to load it from; None before any."""
-    row = session.execute(
-        select(Promotion, Trial, Candidate.name)
-        .join(Trial, Trial.id == Promotion.trial_id)
-        .join(Candidate, Candidate.id == Trial.candidate_id)
-        .where(Promotion.task_id == task.id)
-        .order_by(Promotion.id.desc())
-        .limit(1)
-    ).one_or_none()
-    if row is None:
+    """The task's champion: whose model it is, how good, and where to load it from; None before any.
+
+    `score` and `quality` are on the data it was trained on, `current_score` and `current_quality` on the
+    task's present data: the same unless it was trained on another version (`on_current_data`), None where
+    they are not known (`current_reason`). `successor` is the trial that replaces it, if that turns out better
+    where the champion has not been scored on the present data yet.
+    """
+    standing = promotions.standing(session, task)
+    if standing is None:
         return None
-    promotion, trial, candidate = row
+    promotion, trial = standing.promotion, standing.trial
     due = promotions.promotion_due(session, task)
     return {
-        "candidate": candidate,
+        "candidate": trial.candidate.name,
         "trial": trial_label(trial.id),
         "trial_id": trial.id,
         "model_version": promotion.model_version,
@@ -145,6 +143,9 @@ def champion_report(session: Session, task: Task) -> Report | None:
         "promoted_at": iso(promotion.made_at),
         "reason": promotion.reason,
         "on_current_data": trial.data_version_id == task.data_version_id,
+        "current_score": standing.score,
+        "current_quality": standing.quality,
+        "current_reason": standing.reason,
         "successor": None if due is None else trial_label(due.id),
     }
 

@@ -177,4 +177,10 @@ def lock(session: Session, name: str) -> None:
     session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
 
+def try_lock(session: Session, name: str) -> bool:
+    """Take the advisory lock `name` until the transaction ends, unless somebody holds it; says whether."""
+    query = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 0))")
+    return bool(session.scalar(query, {"name": name}))
+
+
 Transaction = AbstractContextManager[Session]

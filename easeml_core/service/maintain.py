@@ -20,6 +20,9 @@ from easeml_core.service import backup, retention, settle
 from easeml_core.service.offers import offer_new
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from easeml_core.ledger.models import Task
     from easeml_core.service.context import Service
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ class SweepReport:
     extended_tasks: list[str] = field(default_factory=list)  # offered what the catalogue has gained
     closed_tasks: list[str] = field(default_factory=list)
     promoted: list[str] = field(default_factory=list)
+    rescoring: list[str] = field(default_factory=list)  # whose champions are scored on new data, beside this
     closed_runs: int = 0
     freed_folders: int = 0
     dropped_trials: int = 0
@@ -64,6 +68,9 @@ def sweep(service: Service) -> SweepReport:
     for task_id, name in step("tasks", _tasks) or []:
         if step(f"new candidates of {name}", offer_new, task_id):
             report.extended_tasks.append(name)
+    for task_id, name in step("champions of earlier data", _unscored) or []:
+        if step(f"champion of {name} on its new data", _rescore, task_id) is not None:
+            report.rescoring.append(name)
     for task_id, name in step("promotions that are due", _promotions_due) or []:
         if step(f"promotion of {name}", _promote, task_id) is not None:
             report.promoted.append(name)
@@ -159,7 +166,6 @@ def _clean_airflow(service: Service) -> None:
 def _close_tasks(service: Service) -> list[str]:
     """Close open tasks that are over though no device asked (a deadline passed while all are drained)."""
     from sqlalchemy import select
-    from sqlalchemy.orm import Session
 
     from easeml_core.ledger import lifecycle, trials
     from easeml_core.ledger.models import Task, TaskState
@@ -187,16 +193,41 @@ def _tasks(service: Service) -> list[tuple[int, str]]:
     return [(task.id, str(task_name(task))) for task in tasks]
 
 
-def _promotions_due(service: Service) -> list[tuple[int, str]]:
+def _where(service: Service, holds: Callable[[Session, Task], Any]) -> list[tuple[int, str]]:
+    """The tasks with data for which something holds."""
     from sqlalchemy import select
 
-    from easeml_core.ledger import promotions
     from easeml_core.ledger.models import Task
     from easeml_core.ledger.tasks import task_name
 
     with service.ledger.transaction() as session:
         tasks = session.scalars(select(Task).where(Task.data_version_id.is_not(None)).order_by(Task.id)).all()
-        return [(task.id, str(task_name(task))) for task in tasks if promotions.promotion_due(session, task)]
+        return [(task.id, str(task_name(task))) for task in tasks if holds(session, task)]
+
+
+def _unscored(service: Service) -> list[tuple[int, str]]:
+    from easeml_core.ledger.promotions import standing
+
+    def is_unscored(session: Session, task: Task) -> bool:
+        found = standing(session, task)
+        return found is not None and found.pending
+
+    return _where(service, is_unscored)
+
+
+def _rescore(service: Service, task_id: int) -> Any:
+    """Start the job that does it, and then promotes: models are loaded beside the trainer's libraries."""
+    from easeml_core.service import trainer
+    from easeml_core.tracking import Tracking
+
+    Tracking(service.settings.resolved_mlflow_url()).check()  # nobody hears of a job that found it away
+    return trainer.start_job("promote", {"task_id": task_id}, service.settings, trainer.PROMOTE_SECONDS)
+
+
+def _promotions_due(service: Service) -> list[tuple[int, str]]:
+    from easeml_core.ledger.promotions import promotion_due
+
+    return _where(service, promotion_due)
 
 
 def _promote(service: Service, task_id: int) -> Any:

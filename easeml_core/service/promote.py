@@ -4,9 +4,9 @@ Steps, each safe to repeat after a kill: the trial is picked from the ledger; it
 listed, downloaded and compared with what the trainer sent; a model version is made (once per run); the
 alias `champion` is moved; the promotion is appended to the ledger. One promoter per task at a time.
 
-A champion is replaced when a strictly better trial of the current data version exists. A champion of an
-older data version is replaced by the best trial of the current one, whatever their qualities: they were
-measured on different validation splits.
+A champion is replaced when a strictly better trial of the current data version exists. One that was trained
+on another version is compared by what it reaches on the current validation split: `rescore` finds that out,
+and until then nothing is promoted. Where it cannot be scored there, the best trial takes its place.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from easeml_core.ledger.models import Task, Trial
+    from easeml_core.ledger.promotions import Standing
     from easeml_core.service.context import Service
 
 log = logging.getLogger(__name__)
@@ -62,24 +63,19 @@ def _promote(session: Session, service: Service, task: Task) -> Promotion | None
     name = task_name(task)
     tracking = Tracking(service.settings.resolved_mlflow_url())
     refused: list[str] = []
-    better = _better_trials(session, task)
+    current = promotions.standing(session, task)
+    better = _better_trials(session, task, current)
     if better:
         tracking.check()  # the task's lock is held: a server that hangs must not hold it for long
     for trial in better:
-        result = TrialResult.model_validate(trial.result)
-        problems = (
-            tracking.verify_files(result.model_uri, result.model_files)
-            if result.model_uri is not None and result.mlflow_run_id is not None
-            else ["it logged no model"]
-        )
-        if problems:
+        if problems := model_problems(tracking, trial):
             refused.append(f"trial {trial.id}: {'; '.join(problems[:5])}")
             log.warning("not promoting %s", refused[-1])
             continue
         version = tracking.register(
             name.model,
-            str(result.model_uri),
-            str(result.mlflow_run_id),
+            str(trial.model_uri),
+            str(trial.mlflow_run_id),
             {
                 "easeml.trial": str(trial.id),
                 "easeml.candidate": trial.candidate.name,
@@ -88,7 +84,7 @@ def _promote(session: Session, service: Service, task: Task) -> Promotion | None
             },
         )
         tracking.set_champion(version)
-        reason = _reason(session, task, trial)
+        reason = _reason(task, trial, current)
         promotions.record_promotion(session, trial, version.version, reason)
         return Promotion(trial.id, version.version, float(trial.quality or 0.0), reason, tuple(refused))
     if refused:
@@ -96,13 +92,22 @@ def _promote(session: Session, service: Service, task: Task) -> Promotion | None
     return None
 
 
-def _better_trials(session: Session, task: Task) -> list[Trial]:
+def model_problems(tracking: Tracking, trial: Trial) -> list[str]:
+    """What is wrong with the files of a trial's model; empty when nothing is."""
+    result = TrialResult.model_validate(trial.result)
+    if result.model_uri is None or result.mlflow_run_id is None:
+        return ["it logged no model"]
+    return tracking.verify_files(result.model_uri, result.model_files)
+
+
+def _better_trials(session: Session, task: Task, current: Standing | None) -> list[Trial]:
     """Succeeded trials of the current data version that should replace the champion, best first."""
     from sqlalchemy import select
 
-    from easeml_core.ledger import promotions
     from easeml_core.ledger.models import Trial, TrialState
 
+    if current is not None and current.pending:
+        return []
     query = (
         select(Trial)
         .where(
@@ -112,22 +117,19 @@ def _better_trials(session: Session, task: Task) -> list[Trial]:
         )
         .order_by(Trial.quality.desc(), Trial.ended_order)
     )
-    current = promotions.champion(session, task.id)
-    champion = None if current is None else session.get_one(Trial, current.trial_id)
-    if champion is not None and champion.data_version_id == task.data_version_id:
-        query = query.where(Trial.quality > champion.quality)
+    if current is not None and current.quality is not None:
+        query = query.where(Trial.quality > current.quality)
     return list(session.scalars(query))
 
 
-def _reason(session: Session, task: Task, trial: Trial) -> str:
-    from easeml_core.ledger import promotions
-    from easeml_core.ledger.models import Trial as Trials
-
-    current = promotions.champion(session, task.id)
+def _reason(task: Task, trial: Trial, current: Standing | None) -> str:
     what = f"{trial.candidate.name}: {task.objective} {trial.score:.4g}"
     if current is None:
         return f"{what}, the first model of this task"
-    before = session.get_one(Trials, current.trial_id)
-    if before.data_version_id != trial.data_version_id:
-        return f"{what}, the best on the new data version"
-    return f"{what}, better than {before.candidate.name} with {before.score:.4g}"
+    before = current.trial.candidate.name
+    if current.trial.data_version_id == trial.data_version_id:
+        return f"{what}, better than {before} with {current.score:.4g}"
+    before += " of the earlier data version"
+    if current.score is None:
+        return f"{what}, the best on the present data; {before} cannot be scored on it: {current.reason}"
+    return f"{what}, better than {before} with {current.score:.4g} on the present one"

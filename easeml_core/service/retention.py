@@ -60,8 +60,7 @@ def drop_versions(service: Service) -> int:
     Returns how many. Whoever goes back to such data has it built again. Where intake is at work, nothing is
     removed now: it may be about to refer to one.
     """
-    from sqlalchemy import text
-
+    from easeml_core.ledger.session import try_lock
     from easeml_core.service.intake import LOCK
 
     versions = service.settings.versions_dir
@@ -70,8 +69,7 @@ def drop_versions(service: Service) -> int:
     if not folders:
         return 0
     with service.ledger.transaction() as session:
-        query = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 0))")
-        if not session.scalar(query, {"name": LOCK}):
+        if not try_lock(session, LOCK):
             return 0
         gone = [folder for folder in folders if folder not in _referred(session, versions)]
         for folder in gone:

@@ -90,9 +90,18 @@ def _champion(champion: dict[str, Any]) -> str:
     score = f"{champion['objective']} {_number(champion['score'])}"
     lines = [f"## Champion\n\n{champion['candidate']} with {score} (quality {_number(champion['quality'])})"]
     lines.append(f"Model `{champion['model_uri']}`, version {champion['model_version']}.")
-    if not champion.get("on_current_data", True):
-        lines.append("It was trained on an earlier data version and stays until it is beaten on the new one.")
+    if not champion["on_current_data"]:
+        lines.append(plain(on_present_data(champion)))
     return "\n".join(lines) + "\n"
+
+
+def on_present_data(champion: dict[str, Any]) -> str:
+    """What there is to know of a champion that was trained on an earlier data version."""
+    lead = "It was trained on an earlier data version"
+    if champion["current_score"] is None:
+        return f"{lead}; how good it is on the present one is not known: {champion['current_reason']}."
+    score = f"{champion['objective']} {_number(champion['current_score'])}"
+    return f"{lead}; on the present one it has {score}, and stays until a model is better there."
 
 
 def _data(data: dict[str, Any]) -> str:

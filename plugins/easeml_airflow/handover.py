@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 # From a trainer's start to the train step that attaches to it, on a busy machine. With the trainer's own
 # leash it stays well below a lease: when that expires, nothing of the attempt runs any more.
 AHEAD_SECONDS = 20.0
-PROMOTE_SECONDS = 120.0
 
 
 def start_next(service: Service, device: str, wait_seconds: float) -> Assignment | None:
@@ -70,13 +69,15 @@ def hand_over(hook: TrainerHook, context: Context) -> bool:
 def follow_up(service: Service, settlement: Settlement) -> None:
     """Have the champion and the tenant's status follow a settled trial.
 
-    A promotion takes longer than anything else between two trials, so nobody waits for it: it runs beside
-    the next trial and writes the status when it is through. What a crash cuts short there, maintenance
+    A promotion takes longer than anything else between two trials, the more so where a champion has to be
+    scored on new data first, so nobody waits for it: it runs beside the next trial and writes the status
+    when it is through. What a crash cuts short there, maintenance
     repeats. Where no promotion is due, the status is written here.
     """
     from easeml_core.service import status, trainer
 
     if settlement.promote:
-        trainer.start_job("promote", {"task_id": settlement.task_id}, service.settings, PROMOTE_SECONDS)
+        order = {"task_id": settlement.task_id}
+        trainer.start_job("promote", order, service.settings, trainer.PROMOTE_SECONDS)
     else:
         status.write_status(service, settlement.task_id)

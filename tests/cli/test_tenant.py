@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -92,6 +93,32 @@ def test_second_answer_is_about_the_second_upload(easeml: Easeml, served: Servic
         (folder / "data" / "rows.csv").write_text(ROWS)
         (folder / "task.yaml").write_text("# a comment changes nothing but the file\n" + SPEC)
         assert easeml("submit", "lab/rows", folder, "--wait", "--timeout", 30).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("current", "said"),
+    [
+        ({"current_score": 0.95, "current_reason": ""}, "on the present one it has accuracy 0.9500"),
+        (
+            {"current_score": None, "current_reason": "its model is damaged"},
+            "not known: its model is damaged",
+        ),
+    ],
+)
+def test_a_champion_of_earlier_data_says_what_it_reaches_on_the_present(
+    easeml: Easeml, served: Service, folder: Path, current: dict[str, Any], said: str
+) -> None:
+    with intake(served):
+        easeml("submit", "lab/rows", folder, "--wait", "--timeout", 30)
+    status = data_of(easeml("status", "lab/rows", "--json"))
+    status["champion"] = {
+        **{"candidate": "SVM", "objective": "accuracy", "score": 0.97, "on_current_data": False},
+        **{"model_uri": "models:/lab.rows@champion", "model_version": "2", **current},
+    }
+    served.bucket.write("lab/rows/status.json", json.dumps(status).encode())
+    assert "SVM, accuracy 0.9700" in easeml("status", "lab/rows").stdout
+    for command in ("status", "leaderboard"):
+        assert said in easeml(command, "lab/rows").stdout
 
 
 def test_feed_adds_examples_to_an_accepted_task(

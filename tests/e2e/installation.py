@@ -201,9 +201,9 @@ class Installation:
 
 
 def is_settled(status: dict[str, Any]) -> bool:
-    """Whether a task is over: nothing runs any more and its best model has been promoted."""
+    """Whether a task is over: nothing runs any more and its best model is the champion."""
     champion = status["champion"]
-    promoted = champion is not None and champion["on_current_data"] and champion["successor"] is None
+    promoted = champion is not None and champion["successor"] is None
     return status["state"] in OVER and not status["running"] and (promoted or not status["leaderboard"])
 
 

@@ -428,8 +428,19 @@ def test_a_feed_makes_a_data_version_and_opens_the_task_again(
     by_version = Counter(trial["data_version"] for trial in status["trials"])
     assert by_version == {digest: 3, data["digest"]: 3}
     assert status["budget"]["used_trials"] == 3
-    champion = status["champion"]
-    assert champion["trial_id"] in {t["trial_id"] for t in status["leaderboard"]}
+    # The old champion was scored on the new validation split, and stays unless a new model is better there.
+    champion, best = status["champion"], status["leaderboard"][0]
+    assert champion["current_quality"] >= best["quality"]
+    if champion["on_current_data"]:
+        assert champion["trial_id"] == best["trial_id"]
+        assert "of the earlier data version with" in champion["reason"]
+    else:
+        assert champion["trial_id"] == before["champion"]["trial_id"]
+    version = installation.mlflow.ask(
+        "model-versions/get", name=TUMOURS.model, version=before["champion"]["model_version"]
+    )["model_version"]
+    tags = {tag["key"]: float(tag["value"]) for tag in version["tags"] if "quality" in tag["key"]}
+    assert 0.5 < tags[f"easeml.quality.{data['digest'][:8]}"] <= 1
     assert installation.mlflow.champion(TUMOURS.model)["run_id"] == champion["mlflow_run_id"]
 
 

@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from easeml_core.ledger import Ledger, migrate
 from easeml_core.ledger.models import Base
 
-LATEST = "0003"
+LATEST = "0004"
 
 
 def test_migrations_make_exactly_what_the_models_say(ledger: Ledger) -> None:

@@ -21,6 +21,7 @@ from easeml_core.data import Limits, build_version, open_version, read_inputs
 from easeml_core.naming import CandidateName, version_dir
 from easeml_core.service.infer import ARRAYS
 from easeml_core.service.predictions import predictions_file
+from easeml_core.service.rescore import Question
 from easeml_core.spec import Spec
 from easeml_core.tracking import Tracking
 from easeml_core.workorder import Outcome, WorkOrder
@@ -32,6 +33,7 @@ from tests.data.trees import WIDTH, functions
 from tests.data.uploads import NAME, spec_of
 from training.models import is_network
 from training.predict import predict_files
+from training.rescore import score_champion
 from training.trial import run_attempt
 
 MakeOrder = Callable[..., Path]
@@ -177,6 +179,12 @@ def test_from_files_to_predictions(row: str, make_order: MakeOrder, mlflow_url: 
     assert predict_files(asked)["n"] == 3
     ending, content = predictions_file(inputs.ids, np.load(output), facts, "1")
     check_predictions(ending, content, inputs.ids, open_version(folder).facts)
+
+    # What is compared on later data is measured as a trial is.
+    verdict = score_champion(Question(mlflow_url, model, "1", case.spec.objective, folder))
+    assert verdict.reason == ""
+    assert verdict.quality == pytest.approx(result.quality, rel=1e-4)
+    assert verdict.score == pytest.approx(result.score, rel=1e-4)
 
 
 def put(root: Path, folder: str, content: Files) -> Path:
