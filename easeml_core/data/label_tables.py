@@ -1,7 +1,7 @@
 """Reads tables that give labels to images: a column `file` (or `filename`, `image`, `path`) and a label.
 
-Names are relative to the table's folder, to `data/` or to the task's folder, with any slashes. A last
-component that only one image has will do, and so will a name without its ending.
+Names are relative to the table's folder, to `data/` or to the task's folder, with any slashes. The last part
+of a path will do where only one image has it, as that within an archive, and so will a name without its ending.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ def place_by_tables(
     by_name = {file.name: file for file in images}
     short: dict[str, list[str]] = {}
     for file in images:
-        last = file.name.rpartition("/")[2]
-        for name in {last, file.name.rpartition(".")[0], last.rpartition(".")[0]}:
-            short.setdefault(name, []).append(file.name)
+        ending = file.name.rpartition("/")[2].rpartition(".")[2]
+        parts = file.name.split("/")
+        for name in ("/".join(parts[start:]) for start in range(len(parts))):
+            for written in {name, name.removesuffix(f".{ending}")}:
+                short.setdefault(written, []).append(file.name)
     whole = True
     for table in tables:
         told = len(findings.problems)

@@ -117,7 +117,7 @@ def _ends_for(form: Form) -> dict[str, tuple[str, ...]]:
 
 def find_samples(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
     """The files of data set directories of ease.ml."""
-    if not any(file.name.lower().endswith(TENSOR_ENDS) for file in files):
+    if not any(file.name.lower().endswith((*TENSOR_ENDS, CATEGORY_END)) for file in files):
         return ()  # a `links.csv` alone may be any table
     return tuple(file for file in files if is_sample_file(file.name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import zlib
 from collections.abc import Callable
@@ -275,10 +276,15 @@ def test_labels_from_a_table(build: Any, refused: Any, upload: Path, put: Put) -
     "form",
     ["data/images/{}.png", "images\\{}.png", ".\\images\\{}.png", "images/{}", "{}", "../images/{}.png"],
 )
+@pytest.mark.parametrize("packed", [False, True])
 def test_files_may_be_named_in_any_usual_way(
-    build: Any, refused: Any, upload: Path, put: Put, form: str
+    build: Any, refused: Any, upload: Path, put: Put, form: str, packed: bool
 ) -> None:
     save_images(upload, "images", 6)
+    if packed:
+        folder = upload / "data/images"
+        shutil.make_archive(str(upload / "data/scans"), "zip", upload / "data", "images")
+        shutil.rmtree(folder)
     rows = [f"{form.format(f'0-{i}')},{'ab'[i % 2]}" for i in range(6)]
     put("data/labels.csv", "file,label\n" + "\n".join(rows) + "\n")
     if form.startswith(".."):

@@ -143,6 +143,16 @@ def test_categories_among_the_inputs_are_tensors(build: Any, put_all: Any) -> No
     assert version.values[:3].tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]]
 
 
+def test_categories_alone_are_a_data_set_too(build: Any, put_all: Any) -> None:
+    found = {"in/colour.class.txt": b"red\ngreen\n", "out/kind.class.txt": b"a\nb\n"}
+    for i in range(12):
+        found[f"in/s{i:02}/step/colour.cat.txt"] = b"red\n" * (i + 1) + b"green\n"
+        found[f"out/s{i:02}/kind.cat.txt"] = b"ab"[i % 2 : i % 2 + 1]
+    put_all(found)
+    version = build(spec_of("[colour :: Tensor[2]], [next]", "[Tensor[2]], []"))
+    assert version.values[:3].tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
 BROKEN: dict[str, tuple[Files, str]] = {
     "circle": ({"in/t00/.links.csv": b"node/0 node/1\nnode/1 node/0\n"}, "roots"),
     "beyond": ({"in/t00/.links.csv": b"node/0 node/99999\n"}, "it links 0 to 99999"),
