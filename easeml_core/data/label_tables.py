@@ -1,7 +1,8 @@
 """Reads tables that give labels to images: a column `file` (or `filename`, `image`, `path`) and a label.
 
 Names are relative to the table's folder, to `data/` or to the task's folder, with any slashes. The last part
-of a path will do where only one image has it, as that within an archive, and so will a name without its ending.
+of a path will do where only one image has it, as that within an archive, and so will a name without its
+ending.
 """
 
 from __future__ import annotations
