@@ -17,6 +17,7 @@ from training.trial import run_attempt, setup_logging
 
 log = logging.getLogger("training")
 
+PROMOTE_SECONDS = 120.0  # what is left of a job once it holds its task's lock and only waits for servers
 UNATTENDED_NICENESS = 10  # nobody waits for it, while a device may be waiting for the next decision
 
 
@@ -62,6 +63,8 @@ def promote(order: dict[str, Any]) -> dict[str, Any]:
     service, task_id = Service(settings), int(order["task_id"])
     try:
         rescore(service, task_id, score_champion)
+        if order.get("unattended_seconds"):
+            signal.setitimer(signal.ITIMER_REAL, PROMOTE_SECONDS)
         promotion = promote_task(service, task_id)
     finally:
         write_status(service, task_id)

@@ -221,7 +221,7 @@ def _rescore(service: Service, task_id: int) -> Any:
     from easeml_core.tracking import Tracking
 
     Tracking(service.settings.resolved_mlflow_url()).check()  # nobody hears of a job that found it away
-    return trainer.start_job("promote", {"task_id": task_id}, service.settings, trainer.PROMOTE_SECONDS)
+    return trainer.start_job("promote", {"task_id": task_id}, service.settings, trainer.RESCORE_SECONDS)
 
 
 def _promotions_due(service: Service) -> list[tuple[int, str]]:

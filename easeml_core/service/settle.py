@@ -28,7 +28,8 @@ VANISHED = "the trainer vanished without a result"
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What became of a trial. `promote` says that its task's champion is due to change."""
+    """What became of a trial. `promote` says that its task's champion is due to change, or to be compared on
+    new data first."""
 
     task_id: int
     task: str

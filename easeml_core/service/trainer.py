@@ -60,7 +60,7 @@ _ANSWER_SECONDS = 1.0
 _WARM_SECONDS = 30.0  # a cool standby imports first; a fresh interpreter would take as long
 # A champion is scored anew on one core. That is one pass over a validation split, of which its trial made one
 # in every epoch, perhaps on a GPU; a job that takes longer than this has gone wrong.
-PROMOTE_SECONDS = 1800.0
+RESCORE_SECONDS = 1800.0
 _START_SECONDS = 60.0  # a fresh interpreter on a busy machine says who it is well within this
 
 

@@ -78,6 +78,6 @@ def follow_up(service: Service, settlement: Settlement) -> None:
 
     if settlement.promote:
         order = {"task_id": settlement.task_id}
-        trainer.start_job("promote", order, service.settings, trainer.PROMOTE_SECONDS)
+        trainer.start_job("promote", order, service.settings, trainer.RESCORE_SECONDS)
     else:
         status.write_status(service, settlement.task_id)

@@ -311,11 +311,14 @@ def test_jobs_promote_and_predict_in_a_process_of_their_own(board: Board, tmp_pa
     assert np.load(tmp_path / "out.npy").sum(1) == pytest.approx(1.0)
     assert list((settings.work_dir / "jobs").iterdir()) == []
 
-    # And unattended, as between two trials: nobody waits for it, and it leaves nothing behind.
-    better = board.succeed("LogisticRegression", 0.8)
+    # And unattended, as between two trials, here after a feed: nobody waits, and it leaves nothing behind.
+    board.feed(150)
+    better = board.succeed("LogisticRegression", 1.0)
     folder = trainer.start_job("promote", {"task_id": board.task_id}, settings, 200)
     until(lambda: not folder.exists(), 200)
     assert board.champion()[0] == better  # type: ignore[index]
+    status = json.loads(board.service.bucket.read(board.name.key("status.json")))
+    assert "better than KNN of the earlier data version with" in status["champion"]["reason"]
     # A failed one stays to be looked at, but for its order, which may hold keys.
     folder = trainer.start_job("promote", {"task_id": 10**6}, settings, 200)
     until((folder / "exit.json").exists, 200)
