@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.versions import order_of, version_of
 from easeml_core.catalog import Choice, Space
-from easeml_core.catalog.facts import LEARNING_RATES
+from easeml_core.catalog.facts import ADAMW_BAND, PAPER_GRID
 from easeml_core.catalog.halving import least_epochs
 from easeml_core.data import open_version
 from easeml_core.workorder import WorkOrder
@@ -43,11 +43,10 @@ CASES = (
     ("SmallCNN", "mnist", 1500),
     ("GRU", "gunpoint", None),
 )
-GRID = Choice(0.1, 0.01, 0.001, 0.0001)
 SPACES = {
-    "0.003, 0.001": LEARNING_RATES,
-    "grid": Space(learning_rate=GRID),
-    "grid, gradient descent": Space(learning_rate=GRID, optimizer="sgd"),
+    "0.003, 0.001": ADAMW_BAND,
+    "grid": PAPER_GRID,
+    "grid, gradient descent": Space(learning_rate=Choice(0.1, 0.01, 0.001, 0.0001), optimizer="sgd"),
 }
 
 

@@ -10,8 +10,10 @@ from typing import Any, Literal
 from easeml_core.catalog.halving import epochs_trained, least_epochs
 from easeml_core.catalog.space import Choice, Space
 
-# The paper's grid (0.1, 0.01, 0.001, 0.0001) takes longer and is no better on average: benchmarks/rates.py.
-LEARNING_RATES = Space(learning_rate=Choice(0.003, 0.001))
+PAPER_GRID = Space(learning_rate=Choice(0.1, 0.01, 0.001, 0.0001))
+# Where networks learn with AdamW and one cycle: no worse on average than the grid, and sooner
+# (benchmarks/rates.py).
+ADAMW_BAND = Space(learning_rate=Choice(0.003, 0.001))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,10 @@ class ModelFacts:
     `year` of publication and `citations` (order of magnitude, Google Scholar, 2024) are what the fixed
     orders MOSTRECENT and MOSTCITED go by. `expected` is the quality in [0, 1] believed before any trial, by
     template; `reason` says where it comes from. `search` is the space of hyper-parameters, of which a trial
-    tries `max_settings` at most. `epochs` is how long the setting that comes out best trains (1 for models
-    that are fitted in one go; the others train as long as `halving.rungs` says); training stops early after
-    `patience` epochs without a better score. `depth` counts layers with weights (for trees: levels).
+    tries `max_settings` at most: the paper's grid of learning rates where nothing narrower is known. `epochs`
+    is how long the setting that comes out best trains (1 for models that are fitted in one go; the others
+    train as long as `halving.rungs` says); training stops early after `patience` epochs without a better
+    score. `depth` counts layers with weights (for trees: levels).
 
     `activations` is how many numbers the layers give for one example and `calls` how many layers run one
     after another for a batch, where they are known; both cost time that the operations do not show.
@@ -99,7 +102,7 @@ class ModelFacts:
     description: str
     forward: Callable[[Size], float]
     weights: Callable[[Size], float]
-    search: Space = LEARNING_RATES
+    search: Space = PAPER_GRID
     max_settings: int = 9
     epochs: int = 1
     batch_size: int = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.facts import ADAMW_BAND, ModelFacts, Size
 from easeml_core.catalog.series import HIDDEN, SEARCH
 
 CLASSIFICATION, RECOVERY = "general-classification", "general-autoencoder"
@@ -68,6 +68,7 @@ GENERAL_MODELS = (
         expected={RECOVERY: 0.36},
         reason=_REASON,
         description="an object's bits through a code of 128 units and back",
+        search=ADAMW_BAND,
         forward=_encoder_forward,
         weights=_encoder_weights,
         epochs=60,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.facts import ADAMW_BAND, ModelFacts, Size
 
 TEMPLATE = "image-recovery"
 SMALL = 16  # below this side, networks halve the image twice instead of three times
@@ -42,6 +42,7 @@ RECOVERY_MODELS = (
         expected={TEMPLATE: 0.39},
         reason=_REASON.format("its code is a quarter of a grey image or less, so detail is lost"),
         description="through a narrow code and back: cheap, smooths what it recovers",
+        search=ADAMW_BAND,
         forward=_per_pixel(4.8e4),
         weights=_weights(286_672, 71_120, 801),
         epochs=20,
@@ -58,6 +59,7 @@ RECOVERY_MODELS = (
         expected={TEMPLATE: 0.46},
         reason=_REASON.format("first in most comparisons of image restoration since (Ronneberger 2015)"),
         description="down and up again beside what was seen, added to the input",
+        search=ADAMW_BAND,
         forward=_per_pixel(3.25e5),
         weights=_weights(1_947_392, 471_296, 321),
         epochs=20,
@@ -74,6 +76,7 @@ RECOVERY_MODELS = (
         expected={TEMPLATE: 0.44},
         reason=_REASON.format("looks truer than it measures: a GAN trades error for detail (Isola 2017)"),
         description="a U-Net against a critic of patches: sharp where others blur",
+        search=ADAMW_BAND,
         forward=_per_pixel(3.4e5),
         weights=_weights(1_980_833, 504_737, 1345),
         epochs=20,

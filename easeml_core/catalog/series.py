@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.facts import ADAMW_BAND, ModelFacts, Size
 from easeml_core.catalog.space import Choice, Space
 
 CLASSIFICATION, REGRESSION = "series-classification", "series-regression"
@@ -151,6 +151,7 @@ SERIES_MODELS = (
         expected={CLASSIFICATION: 0.74, REGRESSION: 0.69},
         reason="above recurrent networks on the UCR archive (Wang et al. 2017); level assumed",
         description="three convolutions over time: finds shapes wherever they are",
+        search=ADAMW_BAND,
         forward=_convolution_forward,
         weights=_convolution_weights,
         epochs=60,

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from easeml_core.catalog.facts import ModelFacts, Size
+from easeml_core.catalog.facts import ADAMW_BAND, ModelFacts, Size
 from easeml_core.catalog.space import Choice, Space
 
 CLASSIFICATION, REGRESSION = "vector-classification", "vector-regression"
@@ -144,6 +144,7 @@ VECTOR_MODELS = (
         expected={CLASSIFICATION: 0.80, REGRESSION: 0.70},
         reason=_STUDY.format(0.803),
         description="a small neural network with two hidden layers",
+        search=ADAMW_BAND,
         forward=lambda size: 2 * _perceptron_weights(size),
         weights=_perceptron_weights,
         epochs=60,
