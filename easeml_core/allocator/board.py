@@ -102,9 +102,10 @@ class TaskView:
 
     @property
     def incumbent(self) -> float:
-        """Best observation that has come, 0 before any. Where every trial failed it is the best of their
-        poor values, not 0: a task that always fails must not look like the one with most to gain."""
-        return max((value for value in self.values if value is not None), default=0.0)
+        """What a trial has to beat: the best observation that has come, or the champion of earlier data; 0
+        before any. Where every trial failed it is the best of their poor values, not 0: a task that always
+        fails must not look like the one with most to gain."""
+        return max(self.task.champion, *(value for value in self.values if value is not None), 0.0)
 
     def basis(self, arm: int, belief: gp.Posterior) -> dict[str, object]:
         """What `belief` in an arm rests on, for `Decision.basis`; `jitter` only where some was needed."""
@@ -188,6 +189,7 @@ def _same(old: OpenTask, new: OpenTask) -> bool:
         and old.remaining_seconds == new.remaining_seconds
         and old.deadline_in == new.deadline_in
         and old.template == new.template
+        and old.champion == new.champion
     )
 
 

@@ -8,6 +8,7 @@ same. Nothing is explored for its own sake; a belief with honest tails returns t
 
 * **Running trials** count as what they are expected to add: the task's best is raised by their expected
   improvement, and their arms are conditioned on as `belief` says.
+* **A champion that was trained on earlier data** is the best so far with what it reaches on the present.
 * **Failed, diverged and lost trials** are observed as `board` has it: a poor value. While a task has nothing
   but these, each lowers its chance of success (`outlook.chance_of_success`): else it would promise most.
 * **Fairness floor.** A task that has waited more than FLOOR rounds (a round is one decision for every
@@ -124,6 +125,8 @@ class Easeml:
         low, high = interval
         succeeded = any(trial.quality is not None for trial in chosen.task.completed)
         best = f"over its best so far of {outlook.best:.3f}" if succeeded else "as it has nothing so far"
+        if chosen.task.champion > chosen.task.best:
+            best = f"over the {outlook.best:.3f} that its champion, trained on earlier data, reaches now"
         failed = len(chosen.task.completed)
         doubt = (
             f"; after {tenants.count(failed, 'failure')} and no success, a chance of {outlook.chance:.2g} "

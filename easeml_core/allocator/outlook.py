@@ -42,7 +42,8 @@ class Outlook:
     """The arms of a task that were neither tried nor run now, most gain per second first.
 
     `values` are expected gains per second, `gains` and `means` in quality if the trial succeeds, `costs` in
-    seconds. `best` is the best observation so far, `chance` that a trial succeeds at all.
+    seconds. `best` is what a trial has to beat: the best observation so far, or the champion of earlier data.
+    `chance` is that of a trial to succeed at all.
     """
 
     names: tuple[str, ...]
@@ -91,6 +92,7 @@ class _Entry:
     arms: tuple[Arm, ...]
     completed: tuple[CompletedTrial, ...]
     active: tuple[ActiveTrial, ...]
+    champion: float
     learned: Learned
     outlook: Outlook
     plays: tuple[tuple[int, float], ...]
@@ -130,6 +132,7 @@ class Outlooks:
             or entry.completed is not task.completed
             or entry.active is not task.active
             or entry.arms is not task.arms
+            or entry.champion != task.champion
             or entry.template != task.template
         ]
         names = {task.template for task in request.tasks}
@@ -238,12 +241,13 @@ def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
         and before.completed == task.completed
         and before.active == task.active
         and before.arms == task.arms
+        and before.champion == task.champion
     ):
         return replace(before, completed=task.completed, active=task.active, arms=task.arms)
     plays = _plays(task, learned)
     families = _condition(plays, learned, before)
-    best = max((value for _, value in plays), default=0.0)
-    if not plays and not task.active:
+    best = max(task.champion, *(value for _, value in plays), 0.0)
+    if not (plays or task.active or task.champion):
         if known.fresh is None:
             prediction = predict(families, learned.weights, learned.soft)
             qualities = prediction.qualities()
@@ -262,7 +266,17 @@ def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
         mean, deviation = prediction.moments(qualities)
         gain = prediction.improvement(qualities, incumbent)
     outlook = _rank(task, learned, prediction, (mean, deviation, gain), best)
-    return _Entry(task.template, task.arms, task.completed, task.active, learned, outlook, plays, families)
+    return _Entry(
+        task.template,
+        task.arms,
+        task.completed,
+        task.active,
+        task.champion,
+        learned,
+        outlook,
+        plays,
+        families,
+    )
 
 
 def _plays(task: OpenTask, learned: Learned) -> tuple[tuple[int, float], ...]:

@@ -90,8 +90,8 @@ def sample_prior(arms: Sequence[str], seed: int = 0) -> Prior:
 def sample_request(
     seed: int, *, tasks: int = 4, arms: int = 5, running: bool = True, past: int = 0
 ) -> AllocationRequest:
-    """A request as a service may send it: some arms ended, failed or running, weights, budgets; with `past`
-    tasks as the history of its prior."""
+    """A request as a service may send it: some arms ended, failed or running, weights, budgets, champions of
+    earlier data; with `past` tasks as the history of its prior."""
     draw = random.Random(seed)
     names = [f"model-{index}" for index in range(arms)]
     open_tasks = []
@@ -119,6 +119,7 @@ def sample_request(
                 remaining_seconds=draw.choice([None, None, 30.0]),
                 since=draw.randint(0, 9),
                 opened=index,
+                champion=draw.choice([0.0, 0.0, 0.7]),
             )
         )
     return AllocationRequest(

@@ -80,6 +80,8 @@ class OpenTask:
     `arms` are all candidates of the task's program, tried or not. `remaining_trials` and
     `remaining_seconds` are what the budget still allows with running work already taken off; None means
     no limit. `deadline_in` is seconds from now. `since` counts decisions since this task was last served.
+    `champion` is what a champion that was trained on earlier data reaches on the present validation split, 0
+    without one: it is what the tenant has, though no arm's result.
     """
 
     task: str
@@ -94,6 +96,7 @@ class OpenTask:
     deadline_in: float | None = None
     since: int = 0
     opened: int = 0  # position of the task's arrival among all tasks
+    champion: float = 0.0
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
@@ -101,6 +104,8 @@ class OpenTask:
             raise ValueError(f"{self.task}: an arm is listed twice")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ValueError(f"{self.task}: weight must be finite and positive; got {self.weight}")
+        if not 0.0 <= self.champion <= 1.0:
+            raise ValueError(f"{self.task}: a champion's quality must be in [0, 1]; got {self.champion}")
 
     @property
     def best(self) -> float:

@@ -7,6 +7,7 @@ it before that is known. One that cannot be scored there gives way to any trial 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import func, select, update
@@ -67,6 +68,21 @@ def standing(session: Session, task: Task) -> Standing | None:
         reason = "it has not been scored on the present data yet"
         return Standing(current, trial, None, None, reason, pending=True)
     return Standing(current, trial, found.score, found.quality, found.reason)
+
+
+def rescored(session: Session, task_ids: Iterable[int]) -> dict[int, float]:
+    """By task, the quality of its champion on its present data, where that was found out by re-scoring."""
+    latest = select(func.max(Promotion.id)).where(Promotion.task_id.in_(task_ids)).group_by(Promotion.task_id)
+    rows = session.execute(
+        select(Task.id, Rescore.quality)
+        .join(Promotion, Promotion.task_id == Task.id)
+        .join(
+            Rescore,
+            (Rescore.trial_id == Promotion.trial_id) & (Rescore.data_version_id == Task.data_version_id),
+        )
+        .where(Promotion.id.in_(latest), Rescore.quality.is_not(None))
+    )
+    return {task_id: quality for task_id, quality in rows if quality is not None}
 
 
 def promotion_due(session: Session, task: Task) -> Trial | None:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from easeml_core.allocator.cost import CostModel
 from easeml_core.allocator.types import ActiveTrial, AllocationRequest, Arm, CompletedTrial, Ended, OpenTask
-from easeml_core.ledger import budgets, decisions
+from easeml_core.ledger import budgets, decisions, promotions
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, TaskState, Trial, TrialState
 from easeml_core.ledger.tasks import task_name
 from easeml_core.naming import cuda_index
@@ -49,6 +49,7 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     completed, active = _trials(session, names)
     budget = budgets.budgets_of(session, tasks.values())
     since = decisions.decisions_since(session, names)
+    rescored = promotions.rescored(session, names)
     offered, ids = _candidates(session, names)
     costs = forecast.cost_model(session)
     now = datetime.now(UTC)
@@ -69,6 +70,7 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
             deadline_in=None if task.deadline is None else (task.deadline - now).total_seconds(),
             since=since[task.id],
             opened=task.id,
+            champion=rescored.get(task.id, 0.0),
         )
         view = _give_a_first_chance(view)
         goal = task.stop_quality is not None and view.best >= task.stop_quality

@@ -124,6 +124,18 @@ def test_one_success_tells_that_a_task_is_sound():
     assert chance_of_success((*failures(2), done("good", 0.4, 2))) == 1.0
 
 
+def test_a_champion_of_earlier_data_is_what_there_is_to_beat():
+    served, new = task("a/1", champion=0.9), task("a/2", opened=1)
+    policy = Easeml()
+    assert policy.choose(request_of(task("a/1"), new)).choice.task == "a/1"
+    assert policy.choose(request_of(served, new)).choice.task == "a/2"
+    alone = policy.choose(request_of(served))
+    assert "over the 0.900 that its champion, trained on earlier data, reaches now" in alone.reason
+    assert alone.choice.score == Easeml().choose(request_of(served)).choice.score
+    better = replace(served, completed=(done("good", 0.95),))
+    assert "its best so far of 0.950" in policy.choose(request_of(better)).reason
+
+
 def test_no_task_waits_longer_than_the_floor():
     poor = task("a/1", completed=(done("good", 0.95), done("fair", 0.9, 1)), since=41)
     rich = task("a/2", opened=1)

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from easeml_core.ledger import promotions, reports, rescores
 from easeml_core.ledger.models import Candidate, Rescore, Task, Trial
 from easeml_core.service import Service
+from easeml_core.service.request import build_request
 
 
 class Board:
@@ -96,6 +97,25 @@ def test_a_champion_of_earlier_data_is_compared_by_what_it_reaches_on_the_presen
         board.crown(best)
         due, told = board.look()
         assert (due, told["current_quality"], told["on_current_data"]) == (None, 0.6, True)
+
+
+def test_what_a_champion_of_earlier_data_reaches_is_what_there_is_to_beat(
+    service: Service, board: Board
+) -> None:
+    def beaten() -> float:
+        with service.ledger.transaction() as session:
+            [task] = build_request(session, "cpu0", seed=0).request.tasks
+            return task.champion
+
+    champion = board.succeed("NIN", 0.9)
+    board.crown(champion)
+    assert beaten() == 0.0, "a trial of the present data says so itself"
+    board.go_to("second")
+    assert beaten() == 0.0
+    board.judge(champion, score=0.7, quality=0.7)
+    assert beaten() == 0.7
+    board.crown(board.succeed("NIN", 0.8))
+    assert beaten() == 0.0
 
 
 def test_going_back_to_earlier_data_compares_there(board: Board) -> None:
