@@ -102,10 +102,14 @@ class PipelineTrainee:
         return None if weights is None else weights[targets]
 
     def check_classes(self, targets: npt.NDArray[Any]) -> int:
-        """Examples of the rarest class, 0 for values; raises ValueError on a class without any."""
-        if not self.examples.is_classification:
+        """Examples of the rarest class, 0 for values; raises ValueError on a class without any.
+
+        A program may have outputs beyond the classes of the data, room for those to come.
+        """
+        classes = self.examples.facts.classes
+        if classes is None:
             return 0
-        counts = np.bincount(targets.astype(np.int64), minlength=self.examples.facts.outputs)
+        counts = np.bincount(targets.astype(np.int64), minlength=len(classes))
         if counts.min() == 0:
             raise ValueError(f"class number {int(counts.argmin())} has no training example")
         return int(counts.min())
@@ -113,7 +117,8 @@ class PipelineTrainee:
     def _predict(self, pipeline: Pipeline, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.floating]:
         inputs = self.examples.inputs(indices)
         if self.examples.is_classification:
-            return np.asarray(pipeline.predict_proba(inputs))
+            known = np.asarray(pipeline.predict_proba(inputs))
+            return np.pad(known, ((0, 0), (0, self.examples.facts.outputs - known.shape[1])))
         return np.asarray(pipeline.predict(inputs)).reshape(len(inputs), -1)
 
     def _best(self, search: Search) -> Pipeline:

@@ -21,6 +21,7 @@ from training.models.network import Network, Regressor
 
 Floats = npt.NDArray[np.floating]
 _ITERATIONS = 300
+_NEVER = -1e4  # a logit
 
 
 def fit_head(
@@ -104,6 +105,10 @@ def _of_every_class(coefficients: Floats, intercepts: Floats) -> tuple[Floats, F
 
 
 def _set(head: nn.Linear, weights: Floats, biases: Floats) -> None:
+    """Outputs beyond those fitted belong to no class of the data: their probability is 0."""
+    fitted = len(biases)
     with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(np.asarray(weights)))
-        head.bias.copy_(torch.from_numpy(np.asarray(biases)))
+        head.weight.zero_()
+        head.bias.fill_(_NEVER)
+        head.weight[:fitted] = torch.from_numpy(np.asarray(weights))
+        head.bias[:fitted] = torch.from_numpy(np.asarray(biases))
