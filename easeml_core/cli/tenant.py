@@ -138,7 +138,7 @@ def finish(bucket: Bucket, name: TaskName, pushed: Pushed, wait: bool, timeout: 
     }
     status = None
     if wait:
-        with console(stderr=True).status("waiting for the service's answer"):
+        with console(stderr=True).status(f"waiting for the service's answer in {bucket.url}"):
             status = waiting.for_answer(bucket, name, timeout)
         answer |= {"state": status["state"], "problems": status["problems"]}
     emit(answer, as_json, lambda _: _text(answer))
@@ -149,7 +149,8 @@ def finish(bucket: Bucket, name: TaskName, pushed: Pushed, wait: bool, timeout: 
 def _text(answer: dict[str, Any]) -> str:
     from easeml_core.cli.output import problems_text
 
-    lines = [f"{answer['task']}: {len(answer['sent'])} files sent, {answer['same']} were there already"]
+    sent = f"{len(answer['sent'])} files sent to {answer['bucket']}, {answer['same']} were there already"
+    lines = [f"{answer['task']}: {sent}"]
     if answer["removed"]:
         lines.append(f"  removed from the bucket: {', '.join(answer['removed'])}")
     if answer["extra"] and not answer["removed"]:

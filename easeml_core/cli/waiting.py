@@ -60,7 +60,8 @@ def need_status(bucket: Bucket, name: TaskName) -> dict[str, Any]:
     status = read_status(bucket, name)
     if status is None:
         need_task(bucket, name)
-        text, fix = "the service has not looked at it yet", "wait a little; does the service run?"
+        text = f"the service has not looked at it yet in the bucket {bucket.url}"
+        fix = "wait a little; does the service run, and on that bucket?"
         raise TenantError([Problem(name.key(naming.STATUS_JSON), text, fix=fix)])
     return status
 
@@ -84,7 +85,11 @@ def need_task(bucket: Bucket, name: TaskName) -> None:
     if bucket.read_if_there(name.key(naming.SPEC_FILE)) is None:
         fix = f"submit it first: easeml submit {name} FOLDER"
         raise TenantError(
-            [Problem(name.key(naming.SPEC_FILE), "there is no such task in the bucket", fix=fix)]
+            [
+                Problem(
+                    name.key(naming.SPEC_FILE), f"there is no such task in the bucket {bucket.url}", fix=fix
+                )
+            ]
         )
 
 

@@ -72,7 +72,10 @@ def make_classes(
         )
     if len(classes) > form.outputs:
         text = f"the data has {len(classes)} classes, the program's output has {form.outputs}"
-        fix = f"write Tensor[{len(classes)}] as the output, or remove classes: {listed(list(classes))}"
+        wider = f"write Tensor[{len(classes)}] as the output"
+        if parent is not None:
+            wider = f"submit it under another name with Tensor[{len(classes)}] as the output"
+        fix = f"{wider}, or remove classes: {listed(list(classes))}"
         findings.problem("data", text, fix=fix)
     elif len(classes) < form.outputs:
         text = f"the data has {len(classes)} of the {form.outputs} classes that the program allows"

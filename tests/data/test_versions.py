@@ -57,6 +57,16 @@ def test_a_version_holds_what_was_uploaded(build: Any, three_classes: Path) -> N
     assert version.manifest["kept"] == [True] * 60
 
 
+def test_a_class_too_many_is_answered_by_what_can_be_done(
+    build: Any, refused: Any, upload: Path, three_classes: Path
+) -> None:
+    """A program cannot be changed once data was accepted under it."""
+    assert "write Tensor[3] as the output" in refused(image(8, 8, 1, 2))
+    first = build(SPEC)
+    save_images(upload, "bee", 20)
+    assert "submit it under another name with Tensor[4] as the output" in refused(SPEC, parent=first)
+
+
 def test_the_same_bytes_are_nothing_new(build: Any, three_classes: Path) -> None:
     first = build(SPEC)
     written = (first.folder / "version.json").stat()
