@@ -28,7 +28,6 @@ from easeml_core.cli.output import (
     seconds,
     table,
 )
-from easeml_core.service.status_text import on_present_data
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -140,6 +139,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
             f"({champion['model_uri']}, version {champion['model_version']})"
         )
         if not champion["on_current_data"]:
+            from easeml_core.service.status_text import on_present_data
+
             lines.append(on_present_data(champion))
     if data:
         spent = seconds(budget["charged_seconds"])
@@ -159,6 +160,8 @@ def leaderboard_table(status: dict[str, Any]) -> RenderableType:
     champion = status["champion"]
     older = []
     if champion and not champion["on_current_data"]:
+        from easeml_core.service.status_text import on_present_data
+
         older = [f"champion: {champion['candidate']}. {on_present_data(champion)}"]
     if not status["leaderboard"]:
         return Group(f"{status['task']}: no trial has succeeded yet", *older)
