@@ -48,7 +48,7 @@ def promote(order: dict[str, Any]) -> dict[str, Any]:
     """Bring the champion of task `task_id` up to date, then its status; says what became of it.
 
     One of an earlier data version is scored on the present one first: that may take long, and promotion holds
-    a lock. The status comes last: a tenant who reads that the task is done finds its champion in place.
+    a lock. The status comes last, with the champion in place.
     """
     from dataclasses import asdict
 

@@ -150,6 +150,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     if status["candidates"]:
         rows = ((c["candidate"], c["state"], c["quality"]) for c in status["candidates"])
         parts.append(table(("candidate", "state", "quality"), rows))
+    failed = [t for t in status["trials"] if t["state"] in ("failed", "diverged", "lost")]
+    parts += [f"{t['candidate']} {t['state']}: {t['reason']}" for t in failed]
     return Group(*parts)
 
 

@@ -101,7 +101,9 @@ def add_version(session: Session, task: Task, spec: Spec, facts: VersionFacts) -
         task.updated_at = func.clock_timestamp()
         task.stop_quality = _stop_quality(spec, version.facts)
         lifecycle.cancel_planned(session, task, "a newer data version took over", keep_version=version.id)
-        lifecycle.reopen(session, task, f"data version {version.digest[:8]} accepted")
+        reason = f"data version {version.digest[:8]} accepted"
+        if not lifecycle.reopen(session, task, reason) and task.state == TaskState.OPEN:
+            task.state_reason = reason
         session.flush()
     return version
 

@@ -121,6 +121,15 @@ def test_a_champion_of_earlier_data_says_what_it_reaches_on_the_present(
         assert said in easeml(command, "lab/rows").stdout
 
 
+def test_status_says_why_a_trial_failed(easeml: Easeml, served: Service, folder: Path) -> None:
+    with intake(served):
+        easeml("submit", "lab/rows", folder, "--wait", "--timeout", 30)
+    status = data_of(easeml("status", "lab/rows", "--json"))
+    status["trials"] = [{"candidate": "SVM", "state": "failed", "reason": "ValueError: [no] fit"}]
+    served.bucket.write("lab/rows/status.json", json.dumps(status).encode())
+    assert "SVM failed: ValueError: [no] fit" in easeml("status", "lab/rows").stdout
+
+
 def test_feed_adds_examples_to_an_accepted_task(
     easeml: Easeml, served: Service, folder: Path, tmp_path: Path
 ) -> None:

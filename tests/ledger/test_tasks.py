@@ -113,6 +113,15 @@ def test_a_new_candidate_reopens_a_task_that_is_done(
     assert (task.state, task.state_reason) == ("open", "1 candidates added")
 
 
+def test_an_open_task_says_which_data_was_accepted_last(service: Service, add_task: Any) -> None:
+    for digest in ("first", "second"):
+        add_task(digest=digest)
+    task = read(service)
+    with service.ledger.transaction() as session:
+        second = session.get_one(DataVersion, task.data_version_id).digest
+    assert task.state_reason == f"data version {second[:8]} accepted"
+
+
 def test_a_rejected_task_says_why_and_opens_once_mended(service: Service, add_task: Any) -> None:
     problems = [Problem("task.yaml", "unknown field", line=3, field="budgit", fix="write budget")]
     with service.ledger.transaction() as session:
