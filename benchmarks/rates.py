@@ -23,7 +23,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.versions import order_of, version_of
-from easeml_core.catalog import Choice, Space
+from easeml_core.catalog import Space
 from easeml_core.catalog.facts import ADAMW_BAND, PAPER_GRID
 from easeml_core.catalog.halving import least_epochs
 from easeml_core.data import open_version
@@ -46,7 +46,7 @@ CASES = (
 SPACES = {
     "0.003, 0.001": ADAMW_BAND,
     "grid": PAPER_GRID,
-    "grid, gradient descent": Space(learning_rate=Choice(0.1, 0.01, 0.001, 0.0001), optimizer="sgd"),
+    "grid, gradient descent": Space.parse(PAPER_GRID.document() | {"optimizer": "sgd"}),
 }
 
 

@@ -21,7 +21,6 @@ from easeml_core.allocator.board import NEUTRAL_DEVIATION, NEUTRAL_MEAN, poor
 from easeml_core.allocator.calibration import SHARES
 from easeml_core.allocator.template import Base, Learned
 from easeml_core.allocator.types import (
-    ActiveTrial,
     AllocationRequest,
     Arm,
     Array,
@@ -88,11 +87,7 @@ class Outlook:
 class _Entry:
     """A task as it was last seen, and what was made of it."""
 
-    template: str
-    arms: tuple[Arm, ...]
-    completed: tuple[CompletedTrial, ...]
-    active: tuple[ActiveTrial, ...]
-    champion: float
+    task: OpenTask
     learned: Learned
     outlook: Outlook
     plays: tuple[tuple[int, float], ...]
@@ -129,11 +124,11 @@ class Outlooks:
             task
             for task in request.tasks
             if (entry := get(task.task)) is None
-            or entry.completed is not task.completed
-            or entry.active is not task.active
-            or entry.arms is not task.arms
-            or entry.champion != task.champion
-            or entry.template != task.template
+            or entry.task.completed is not task.completed
+            or entry.task.active is not task.active
+            or entry.task.arms is not task.arms
+            or entry.task.champion != task.champion
+            or entry.task.template != task.template
         ]
         names = {task.template for task in request.tasks}
         if len(before) != len(request.tasks) or not self._same(names, changed, request):
@@ -168,7 +163,7 @@ class Outlooks:
                 return False
         if any(task.task not in self._entries for task in changed):
             return False
-        if any(self._entries[task.task].template != task.template for task in changed):
+        if any(self._entries[task.task].task.template != task.template for task in changed):
             return False
         return all(
             _still_holds(self._templates[name], [task for task in changed if task.template == name])
@@ -238,12 +233,12 @@ def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
     if (
         before is not None
         and before.learned is learned
-        and before.completed == task.completed
-        and before.active == task.active
-        and before.arms == task.arms
-        and before.champion == task.champion
+        and before.task.completed == task.completed
+        and before.task.active == task.active
+        and before.task.arms == task.arms
+        and before.task.champion == task.champion
     ):
-        return replace(before, completed=task.completed, active=task.active, arms=task.arms)
+        return replace(before, task=task)
     plays = _plays(task, learned)
     families = _condition(plays, learned, before)
     best = max(task.champion, *(value for _, value in plays), 0.0)
@@ -266,17 +261,7 @@ def _look(task: OpenTask, known: _Template, before: _Entry | None) -> _Entry:
         mean, deviation = prediction.moments(qualities)
         gain = prediction.improvement(qualities, incumbent)
     outlook = _rank(task, learned, prediction, (mean, deviation, gain), best)
-    return _Entry(
-        task.template,
-        task.arms,
-        task.completed,
-        task.active,
-        task.champion,
-        learned,
-        outlook,
-        plays,
-        families,
-    )
+    return _Entry(task, learned, outlook, plays, families)
 
 
 def _plays(task: OpenTask, learned: Learned) -> tuple[tuple[int, float], ...]:

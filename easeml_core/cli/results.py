@@ -124,6 +124,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     from rich.console import Group
 
     from easeml_core.cli.operator import used
+    from easeml_core.service.status_text import failed_trials, on_present_data
 
     lines = [f"{status['task']}: {status['state']}" + _because(status["state_reason"])]
     if status["problems"]:
@@ -139,8 +140,6 @@ def status_view(status: dict[str, Any]) -> RenderableType:
             f"({champion['model_uri']}, version {champion['model_version']})"
         )
         if not champion["on_current_data"]:
-            from easeml_core.service.status_text import on_present_data
-
             lines.append(on_present_data(champion))
     if data:
         spent = seconds(budget["charged_seconds"])
@@ -150,8 +149,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     if status["candidates"]:
         rows = ((c["candidate"], c["state"], c["quality"]) for c in status["candidates"])
         parts.append(table(("candidate", "state", "quality"), rows))
-    failed = [t for t in status["trials"] if t["state"] in ("failed", "diverged", "lost")]
-    parts += [f"{t['candidate']} {t['state']}: {t['reason']}" for t in failed]
+    parts += [f"{t['candidate']} {t['state']}: {t['reason']}" for t in failed_trials(status["trials"])]
     return Group(*parts)
 
 
@@ -159,11 +157,11 @@ def leaderboard_table(status: dict[str, Any]) -> RenderableType:
     """Succeeded trials on the present data, best first, and a champion of earlier data."""
     from rich.console import Group
 
+    from easeml_core.service.status_text import on_present_data
+
     champion = status["champion"]
     older = []
     if champion and not champion["on_current_data"]:
-        from easeml_core.service.status_text import on_present_data
-
         older = [f"champion: {champion['candidate']}. {on_present_data(champion)}"]
     if not status["leaderboard"]:
         return Group(f"{status['task']}: no trial has succeeded yet", *older)

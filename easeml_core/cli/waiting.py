@@ -83,14 +83,9 @@ def send_inputs(bucket: Bucket, name: TaskName, paths: list[Path], request: str 
 def need_task(bucket: Bucket, name: TaskName) -> None:
     """Raise `TenantError` where the bucket has no such task."""
     if bucket.read_if_there(name.key(naming.SPEC_FILE)) is None:
+        text = f"there is no such task in the bucket {bucket.url}"
         fix = f"submit it first: easeml submit {name} FOLDER"
-        raise TenantError(
-            [
-                Problem(
-                    name.key(naming.SPEC_FILE), f"there is no such task in the bucket {bucket.url}", fix=fix
-                )
-            ]
-        )
+        raise TenantError([Problem(name.key(naming.SPEC_FILE), text, fix=fix)])
 
 
 def for_answer(bucket: Bucket, name: TaskName, timeout: float) -> dict[str, Any]:

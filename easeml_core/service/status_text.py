@@ -59,8 +59,7 @@ def status_text(status: Status) -> str:
         parts.append("## Leaderboard\n\n" + table(head, best))
         remarks = [f"- {t['trial']}, {plain(t['reason'])}\n" for t in status.leaderboard if t["reason"]]
         parts.append("".join(remarks))
-    failed = [t for t in status.trials if t["state"] in ("failed", "diverged", "lost")]
-    if failed:
+    if failed := failed_trials(status.trials):
         rows = [(t["candidate"], t["state"], t["reason"]) for t in failed]
         parts.append("## Failed trials\n\n" + table(("candidate", "state", "reason"), rows))
     if status.candidates:
@@ -93,6 +92,11 @@ def _champion(champion: dict[str, Any]) -> str:
     if not champion["on_current_data"]:
         lines.append(plain(on_present_data(champion)))
     return "\n".join(lines) + "\n"
+
+
+def failed_trials(trials: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that ended without a quality, through no wish of the tenant."""
+    return [trial for trial in trials if trial["state"] in ("failed", "diverged", "lost")]
 
 
 def on_present_data(champion: dict[str, Any]) -> str:
