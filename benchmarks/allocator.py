@@ -59,8 +59,13 @@ FIXED = ("round_robin+most_cited", "round_robin+most_recent")
 PAPER = ("hybrid", "greedy", "round_robin", "random")
 EI = ("mm_gp_ei", "round_robin+gp_ei", "round_robin+ei_per_second")
 OURS, LIMIT = "easeml", "clairvoyant"
-# (tasks, arms, trials seen, warm decisions)
-SCALES = ((1000, 100, 20, 200), (10000, 100, 20, 10))
+# (tasks, arms, trials seen, warm decisions, percentage of its arms that each past task has tried)
+SCALES = (
+    (1000, 100, 20, 200, 100),
+    (1000, 100, 20, 200, 60),
+    (1000, 100, 20, 200, 20),
+    (10000, 100, 20, 10, 100),
+)
 
 
 @dataclass

@@ -1,9 +1,10 @@
 """How long a decision of the default policy takes, and in how much memory, with many open tasks.
 
-Run in a process of its own, so that memory is its own: `python -m benchmarks.scale TASKS ARMS SEEN DECISIONS`
-prints one JSON object. `fresh_seconds` is the first decision, with nothing kept (imports and the making of
-the request excluded); `warm_*` are those that follow in the same process, each after one more trial ended.
-`resident_mb` is what the process grew by from before the first decision to its peak.
+Run in a process of its own, so that memory is its own: `python -m benchmarks.scale TASKS ARMS SEEN DECISIONS
+TRIED` prints one JSON object. TRIED is the percentage of the arms that each past task has tried.
+`fresh_seconds` is the first decision, with nothing kept (imports and the making of the request excluded;
+`benchmarks/ledger.py` counts that, too); `warm_*` are those that follow in the same process, each after one
+more trial ended. `resident_mb` is what the process grew by from before the first decision to its peak.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ from easeml_core.allocator.types import AllocationRequest, Arm, CompletedTrial, 
 PAST = 100
 
 
-def request_of(tasks: int, arms: int, seen: int) -> AllocationRequest:
-    """Open tasks with `seen` trials each, of one template with a history of PAST complete tasks."""
+def request_of(tasks: int, arms: int, seen: int, tried: int = 100) -> AllocationRequest:
+    """Open tasks with `seen` trials each, of one template with PAST past tasks, each with `tried` % of its
+    cells."""
     draw = np.random.default_rng(0)
     names = [f"model-{number:03d}" for number in range(arms)]
     level = draw.normal(0.75, 0.08, (PAST + tasks, 1))
     quality = np.clip(
         level + draw.normal(0, 0.04, (1, arms)) + draw.normal(0, 0.03, (len(level), arms)), 0, 1
     )
+    known = np.random.default_rng(1).random((PAST, arms)) < tried / 100
     history = [
-        priors.TaskHistory(f"past-{row}", dict(zip(names, map(float, quality[row]), strict=True)))
+        priors.TaskHistory(
+            f"past-{row}", {names[arm]: float(quality[row, arm]) for arm in np.flatnonzero(known[row])}
+        )
         for row in range(PAST)
     ]
     prior = priors.build("table", names, history)
@@ -63,10 +68,10 @@ def request_of(tasks: int, arms: int, seen: int) -> AllocationRequest:
     return AllocationRequest("cpu0", tuple(opened), {"table": prior}, seed=0)
 
 
-def measure(tasks: int, arms: int, seen: int, decisions: int) -> dict[str, float]:
+def measure(tasks: int, arms: int, seen: int, decisions: int, tried: int) -> dict[str, float]:
     """Seconds of a first decision and of the ones after it, and memory."""
     make_policy("easeml").choose(request_of(2, 4, 1))  # imports and first calls into the linear algebra
-    request = request_of(tasks, arms, seen)
+    request = request_of(tasks, arms, seen, tried)
     before = _resident_mb()
     policy = make_policy("easeml")
     spent = []
@@ -82,6 +87,7 @@ def measure(tasks: int, arms: int, seen: int, decisions: int) -> dict[str, float
         "tasks": tasks,
         "arms": arms,
         "seen": seen,
+        "tried_percent": tried,
         "fresh_seconds": spent[0],
         "warm_median_ms": float(np.median(warm)),
         "warm_p99_ms": float(np.percentile(warm, 99)),

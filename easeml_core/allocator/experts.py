@@ -229,10 +229,11 @@ def _held_out(parts: Sequence[_Part], tails: Tails) -> dict[Shrinkage, Array]:
         shrunk = np.stack([shrink(raw, weights, len(others.rows)) for weights in tails.shrinkage])
         for draw in range(SUBSETS):
             order = _order(len(mean), number * SUBSETS + draw)
-            for tasks, arms in _alike(~np.isnan(table), order):
-                new, past = table[np.ix_(tasks, arms)] - mean[arms], others.rows[:, arms] - mean[arms]
-                density = _densities(new, past, shrunk[:, arms][:, :, arms], tails)
-                cases.append(density + jacobian[np.ix_(tasks, arms)].sum(axis=1)[:, None])
+            for tasks, arms in _tried(~np.isnan(table), order):
+                new = table[tasks[:, None], arms] - mean[arms]
+                past = (others.rows - mean)[:, arms].swapaxes(0, 1)
+                density = _densities(new, past, shrunk[:, arms[:, :, None], arms[:, None]], tails)
+                cases.append(density + jacobian[tasks[:, None], arms].sum(axis=1)[:, None])
     return dict(zip(tails.shrinkage, np.concatenate(cases, axis=1), strict=True))
 
 
@@ -243,34 +244,40 @@ def _order(k: int, number: int) -> npt.NDArray[np.int64]:
     return np.array(order, dtype=np.int64)
 
 
-def _alike(
+def _tried(
     known: npt.NDArray[np.bool_], order: npt.NDArray[np.int64]
 ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Tasks in groups that share the first SUBSET arms in `order` that they tried; `known` is `(n, K)`."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for task, tried in enumerate(known[:, order]):
-        groups.setdefault(tuple(sorted(order[tried][:SUBSET].tolist())), []).append(task)
-    return [(np.array(tasks), np.array(arms)) for arms, tasks in groups.items()]
+    """The first SUBSET arms in `order` that each task tried, `(n, T)`, with the n tasks that have T such.
+
+    `known` is `(N, K)`.
+    """
+    there = known[:, order]
+    counts = np.minimum(there.sum(axis=1), SUBSET)
+    first = order[np.argsort(~there, axis=1, kind="stable")]
+    found = []
+    for size in np.unique(counts[counts > 0]):
+        tasks = np.flatnonzero(counts == size)
+        found.append((tasks, first[tasks, :size]))
+    return found
 
 
 def _densities(new: Array, past: Array, covariances: Array, tails: Tails) -> Array:
-    """Log density of each new task `(n, T)` under each bandwidth's mixture over past `(N, T)`, with each of
-    the `covariances` `(W, T, T)`: `(W, n, H)`.
+    """Log density of each new task `(n, T)` under each bandwidth's mixture over the past `(n, N, T)`, with
+    each of W `covariances` `(W, n, T, T)`: `(W, n, H)`.
 
     Up to a constant that is the same whatever is chosen.
     """
     size, nu = new.shape[1], tails.nu
     factors = np.linalg.cholesky(covariances)
-    both = np.linalg.solve(factors, np.vstack([new, past]).T)
-    x, c = both[:, :, : len(new)], both[:, :, len(new) :]
-    xx, cc = (x * x).sum(axis=1)[:, :, None], (c * c).sum(axis=1)[:, None]
-    xc = x.transpose(0, 2, 1) @ c
-    log_det = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)[:, None]
+    inverses = np.linalg.inv(factors)
+    x, c = inverses @ new[:, :, None], inverses @ past.swapaxes(1, 2)
+    xx, cc, xc = (x * x).sum(axis=2), (c * c).sum(axis=2), (x * c).sum(axis=2)
+    log_det = np.log(np.diagonal(factors, axis1=2, axis2=3)).sum(axis=2)
     columns = []
     for width in tails.bandwidths:
         pull = math.sqrt(1 - width**2)
         apart = np.maximum(xx - 2 * pull * xc + pull**2 * cc, 0.0) / width**2
-        density = _log_mean(-0.5 * (nu + size) * np.log1p(apart / nu)) - math.log(len(past))
+        density = _log_mean(-0.5 * (nu + size) * np.log1p(apart / nu)) - math.log(past.shape[1])
         columns.append(density - size * math.log(width) - log_det + student_constant(nu, size))
     return np.stack(columns, axis=2)
 

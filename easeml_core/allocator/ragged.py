@@ -61,29 +61,29 @@ def _expect(
 ) -> tuple[Array, Array]:
     """E[z_u] `(N, K)` given what is known of each row, and the sum of their covariances `(K, K)`."""
     k = len(mean)
-    rows, spread = np.where(known, table, mean), np.zeros((k, k))
+    rows = np.where(known, table, mean)
     steady = covariance + RIDGE * float(np.diagonal(covariance).mean()) * np.eye(k)
     precision: Array | None = None
+    # What is left of a row is V'V, or S less V'V. Stacked: one large product is far faster than many.
+    added, taken = [np.empty((0, k))], [np.empty((0, k))]
+    filled = 0
     for row, there in zip(rows, known, strict=True):
         if there.all():
             continue
-        gone = ~there
-        if not there.any():
-            spread += covariance
-            continue
-        apart = row[there] - mean[there]
-        left: Array
+        gone, apart = ~there, row[there] - mean[there]
         if there.sum() <= gone.sum():
             near = steady[there]
-            gain = np.linalg.solve(near[:, there], near[:, gone])
-            row[gone] = mean[gone] + apart @ gain
-            left = steady[gone][:, gone] - near[:, gone].T @ gain
+            whitening = np.linalg.inv(np.linalg.cholesky(near[:, there]))
+            taken.append(whitening @ near)
+            row[gone] = mean[gone] + (whitening @ apart) @ taken[-1][:, gone]
+            filled += 1
         else:
             if precision is None:
                 precision = np.asarray(np.linalg.inv(steady), dtype=np.float64)
             far = precision[gone]
-            left = np.asarray(np.linalg.inv(far[:, gone]), dtype=np.float64)
-            row[gone] = mean[gone] - left @ (far[:, there] @ apart)
-        at = np.flatnonzero(gone)
-        spread[at[:, None], at] += left
-    return rows, spread
+            root = np.linalg.inv(np.linalg.cholesky(far[:, gone]))
+            row[gone] = mean[gone] - root.T @ (root @ (far[:, there] @ apart))
+            added.append(np.zeros((len(root), k)))
+            added[-1][:, gone] = root
+    plus, minus = np.vstack(added), np.vstack(taken)
+    return rows, plus.T @ plus + filled * steady - minus.T @ minus
