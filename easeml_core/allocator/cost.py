@@ -59,6 +59,20 @@ class CostObservation:
                 raise ValueError(f"{name} of {self.arm} must be finite and positive; got {value}")
 
 
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """`overhead` in seconds and `slowness` in log seconds per FLOP of A arms, each `(A,)`."""
+
+    overhead: Array
+    slowness: Array
+
+    def seconds(self, work: Array) -> Array:
+        """Seconds that each arm will take for its `work` `(A,)` in FLOPs; finite and positive."""
+        computing = np.exp(np.minimum(np.log(work) + self.slowness, math.log(LONGEST)))
+        predicted: Array = np.clip(self.overhead + computing, SHORTEST, LONGEST)
+        return predicted
+
+
 @dataclass(frozen=True)
 class CostModel:
     """Predicts seconds. `CostModel()` knows the defaults only; `fit` learns from trials.
@@ -91,14 +105,24 @@ class CostModel:
         """
         if not (math.isfinite(work) and work > 0):
             raise ValueError(f"work of {arm} must be finite and positive; got {work}")
-        slowness = (
-            _default(device_kind)
-            + self.device.get(device_kind, 0.0)
-            + self.arm.get(arm, 0.0)
-            + self.own.get((arm, device_kind), 0.0)
+        found = self.rates([arm], [device_kind]).seconds(np.array([work]))
+        return float(found[0])
+
+    def rates(self, arms: Sequence[str], device_kinds: Sequence[str]) -> Rates:
+        """What `predict` goes by for each of some arms, each on its device kind, for many predictions."""
+        pairs = list(zip(arms, device_kinds, strict=True))
+        return Rates(
+            np.array([self.overhead.get(kind, OVERHEAD) for _, kind in pairs]),
+            np.array(
+                [
+                    _default(kind)
+                    + self.device.get(kind, 0.0)
+                    + self.arm.get(arm, 0.0)
+                    + self.own.get((arm, kind), 0.0)
+                    for arm, kind in pairs
+                ]
+            ),
         )
-        computing = math.exp(min(math.log(work) + slowness, math.log(LONGEST)))
-        return min(max(self.overhead.get(device_kind, OVERHEAD) + computing, SHORTEST), LONGEST)
 
     def margin(self, arm: str, device_kind: str) -> float:
         """How many times its prediction a trial may take: 99 of 100 take less. From about 2.5 for an arm that
@@ -133,7 +157,8 @@ def _effects(
     arms = sorted({trial.arm for trial in trials})
     pairs = sorted({(trial.arm, trial.device_kind) for trial in trials})
     corrections = np.array([_correction(trial, overhead[trial.device_kind]) for trial in trials])
-    pair_of = np.array([pairs.index((trial.arm, trial.device_kind)) for trial in trials])
+    numbers = {pair: number for number, pair in enumerate(pairs)}
+    pair_of = np.array([numbers[trial.arm, trial.device_kind] for trial in trials])
     design = np.zeros((len(trials), len(kinds) + len(arms) + len(pairs)))
     rows = np.arange(len(trials))
     design[rows, [kinds.index(trial.device_kind) for trial in trials]] = 1
@@ -174,7 +199,9 @@ def _variances(
 
 def _weights(corrections: Array, group: np.typing.NDArray[np.int64]) -> Array:
     """Huber's weight of each trial, shape `(N,)`, by its distance from the median of its group."""
-    middle = np.array([np.median(corrections[group == index]) for index in range(int(group.max()) + 1)])
+    ordered, sizes = corrections[np.lexsort((corrections, group))], np.bincount(group)
+    first = np.cumsum(sizes) - sizes
+    middle = 0.5 * (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2])
     weights: Array = HUBER / np.maximum(np.abs(corrections - middle[group]), HUBER)
     return weights
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import case, func, null, select
+from sqlalchemy.orm import Session
 
 from easeml_core.allocator.calibration import normal_intervals
 from easeml_core.allocator.types import Decision
@@ -59,23 +59,24 @@ def last_memory(session: Session) -> dict[str, Any]:
 
 def decisions_since(session: Session, task_ids: Iterable[int]) -> dict[int, int]:
     """By task: decisions made since one last served it, or since it arrived where none has."""
+    ids = list(task_ids)
     served = (
         select(Trial.task_id, func.max(DecisionRecord.made_at).label("at"))
         .join(DecisionRecord, DecisionRecord.trial_id == Trial.id)
-        .where(Trial.task_id.in_(list(task_ids)))
+        .where(Trial.task_id.in_(ids))
         .group_by(Trial.task_id)
         .subquery()
     )
-    later = aliased(DecisionRecord)
-    waited = (
-        select(func.count())
-        .where(later.made_at > func.coalesce(served.c.at, Task.created_at))
-        .scalar_subquery()
-        .correlate(served, Task)
-    )
-    rows = session.execute(
-        select(Task.id, waited)
+    # Tasks among the decisions, latest first: one pass counts the later ones of every task.
+    waiting = (
+        select(Task.id.label("task_id"), func.coalesce(served.c.at, Task.created_at).label("at"))
         .outerjoin(served, served.c.task_id == Task.id)
-        .where(Task.id.in_(list(task_ids)))
+        .where(Task.id.in_(ids))
     )
+    made = select(null().label("task_id"), DecisionRecord.made_at.label("at"))
+    moments = waiting.union_all(made).subquery()
+    decision = case((moments.c.task_id.is_(None), 1), else_=0)
+    later = func.sum(decision).over(order_by=moments.c.at.desc(), groups=(None, -1))
+    counted = select(moments.c.task_id, func.coalesce(later, 0).label("later")).subquery()
+    rows = session.execute(select(counted).where(counted.c.task_id.is_not(None)))
     return {task_id: int(number) for task_id, number in rows}

@@ -132,6 +132,13 @@ def offer_candidates(session: Session, task: Task, names: Iterable[str]) -> tupl
     return new
 
 
+def candidate_id(session: Session, task: Task, name: str) -> int:
+    """Id of one candidate of a task."""
+    return session.scalars(
+        select(Candidate.id).where(Candidate.task_id == task.id, Candidate.name == name)
+    ).one()
+
+
 def reject_task(session: Session, name: TaskName, problems: Iterable[Problem]) -> Task:
     """Note the problems of the latest upload; a task with an accepted earlier version goes on with it."""
     task = _create(session, name, TaskState.REJECTED)

@@ -23,7 +23,7 @@ from easeml_core.allocator.seen import seen
 from easeml_core.allocator.types import Decision, Nothing, Scored
 from easeml_core.errors import OperatorError, TemporaryError
 from easeml_core.hardware import check_devices
-from easeml_core.ledger import decisions, devices, lifecycle, trials
+from easeml_core.ledger import decisions, devices, lifecycle, tasks, trials
 from easeml_core.ledger.models import Attempt, Lease, Task, TaskState, Trial, TrialState
 from easeml_core.ledger.session import lock
 from easeml_core.service import forecast, orders, settle
@@ -161,7 +161,7 @@ def _start(
     choice = decision.choice
     trial = Trial(
         task_id=task.id,
-        candidate_id=situation.candidates[choice.task, choice.arm],
+        candidate_id=tasks.candidate_id(session, task, choice.arm),
         data_version_id=task.data_version_id,
         state=TrialState.PLANNED,
         attempt=0,

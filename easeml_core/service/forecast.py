@@ -48,17 +48,34 @@ def is_known(candidate: str) -> bool:
     """Whether the catalogue (still) has the candidate's model; the ledger may remember others."""
     from easeml_core.catalog import MODELS
 
-    return CandidateName.parse(candidate).model in MODELS
+    return _model(candidate) in MODELS
 
 
 @cache
+def _model(candidate: str) -> str:
+    return CandidateName.parse(candidate).model
+
+
 def work_of(candidate: str, sizes: Sizes, *, gpu: bool) -> float:
     """FLOPs of a whole trial of a candidate on such data, with all that it does besides on such hardware."""
+    return _work(_model(candidate), sizes, gpu)
+
+
+def works_of(candidates: Iterable[str], sizes: Sizes, *, gpu: bool) -> list[float]:
+    """`work_of` each of many candidates of a task."""
+    models = [_model(candidate) for candidate in candidates]
+    # Candidates that differ in their normaliser do the same work.
+    work = {model: _work(model, sizes, gpu) for model in set(models)}
+    return [work[model] for model in models]
+
+
+@cache
+def _work(model: str, sizes: Sizes, gpu: bool) -> float:
     from easeml_core import catalog
     from easeml_core.catalog.facts import CPU, GPU
 
     return catalog.work(
-        candidate,
+        model,
         shape=sizes.shape,
         outputs=sizes.outputs,
         n_train=sizes.n_train,
@@ -67,6 +84,7 @@ def work_of(candidate: str, sizes: Sizes, *, gpu: bool) -> float:
     )
 
 
+@cache
 def device_kind(device: str, candidate: str) -> str:
     """What the costs of a candidate on a device are compared with: `gpu/torch`, `gpux4/torch`, `cpu/sklearn`.
 
@@ -74,7 +92,7 @@ def device_kind(device: str, candidate: str) -> str:
     """
     from easeml_core.catalog import MODELS
 
-    framework = MODELS[CandidateName.parse(candidate).model].framework
+    framework = MODELS[_model(candidate)].framework
     hardware = "cpu" if cuda_index(device) is None else "gpu"
     processes = process_count(device) if framework == "torch" else 1
     return f"{hardware}{f'x{processes}' if processes > 1 else ''}/{framework}"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+import numpy as np
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from easeml_core.allocator.cost import CostModel
+from easeml_core.allocator.cost import CostModel, Rates
 from easeml_core.allocator.types import ActiveTrial, AllocationRequest, Arm, CompletedTrial, Ended, OpenTask
 from easeml_core.ledger import budgets, decisions, promotions
+from easeml_core.ledger.budgets import LIVE
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, TaskState, Trial, TrialState
 from easeml_core.ledger.tasks import task_name
 from easeml_core.naming import cuda_index
@@ -28,7 +30,6 @@ class Situation:
     request: AllocationRequest
     tasks: Mapping[str, Task]
     versions: Mapping[str, int]  # task → id of its current data version
-    candidates: Mapping[tuple[str, str], int]  # (task, arm) → candidate id
     costs: CostModel
     over: tuple[int, ...]
 
@@ -50,8 +51,9 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     budget = budgets.budgets_of(session, tasks.values())
     since = decisions.decisions_since(session, names)
     rescored = promotions.rescored(session, names)
-    offered, ids = _candidates(session, names)
+    offered = _offered(session, names)
     costs = forecast.cost_model(session)
+    predicted = _Costs(costs, device)
     now = datetime.now(UTC)
 
     open_tasks = []
@@ -61,7 +63,7 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
             task=name,
             tenant=task.tenant_id,
             template=task.template,
-            arms=_arms(sorted(offered[task.id]), costs, device, versions[task.id]),
+            arms=predicted.arms(offered.get(task.id, ()), versions[task.id]),
             completed=tuple(completed[task.id]),
             active=tuple(active[task.id]),
             weight=task.weight,
@@ -98,19 +100,26 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
         memory=decisions.last_memory(session),
     )
     current = {name: versions[task.id].id for name, task in tasks.items()}
-    return Situation(request, tasks, current, ids, costs, tuple(over))
+    return Situation(request, tasks, current, costs, tuple(over))
 
 
-def _arms(names: list[str], costs: CostModel, device: str, version: DataVersion) -> tuple[Arm, ...]:
-    sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
-    gpu = cuda_index(device) is not None
-    return tuple(
-        Arm(
-            name,
-            costs.predict(name, forecast.device_kind(device, name), forecast.work_of(name, sizes, gpu=gpu)),
-        )
-        for name in names
-    )
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What candidates cost on a device. Tasks mostly offer the same ones, and there may be a thousand."""
+
+    model: CostModel
+    device: str
+    rates: dict[tuple[str, ...], Rates] = field(default_factory=dict)
+
+    def arms(self, names: tuple[str, ...], version: DataVersion) -> tuple[Arm, ...]:
+        """The candidates as arms of a task with such data."""
+        rates = self.rates.get(names)
+        if rates is None:
+            kinds = [forecast.device_kind(self.device, name) for name in names]
+            rates = self.rates[names] = self.model.rates(names, kinds)
+        sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
+        work = forecast.works_of(names, sizes, gpu=cuda_index(self.device) is not None)
+        return tuple(map(Arm, names, rates.seconds(np.array(work)).tolist()))
 
 
 def _give_a_first_chance(task: OpenTask) -> OpenTask:
@@ -129,16 +138,14 @@ def _give_a_first_chance(task: OpenTask) -> OpenTask:
     return replace(task, arms=tuple(arms))
 
 
-def _candidates(
-    session: Session, names: Mapping[int, str]
-) -> tuple[dict[int, set[str]], dict[tuple[str, str], int]]:
-    offered: dict[int, set[str]] = defaultdict(set)
-    ids: dict[tuple[str, str], int] = {}
-    for candidate in session.scalars(select(Candidate).where(Candidate.task_id.in_(names))):
-        ids[names[candidate.task_id], candidate.name] = candidate.id
-        if candidate.offered and forecast.is_known(candidate.name):
-            offered[candidate.task_id].add(candidate.name)
-    return offered, ids
+def _offered(session: Session, tasks: Iterable[int]) -> dict[int, tuple[str, ...]]:
+    """The candidates that each task offers, sorted."""
+    rows = session.execute(
+        select(Candidate.task_id, func.array_agg(Candidate.name))
+        .where(Candidate.task_id.in_(list(tasks)), Candidate.offered)
+        .group_by(Candidate.task_id)
+    )
+    return {task_id: tuple(sorted(filter(forecast.is_known, names))) for task_id, names in rows}
 
 
 def _trials(
@@ -147,24 +154,28 @@ def _trials(
     """Completed and active trials of each task's current data version."""
     completed: dict[int, list[CompletedTrial]] = defaultdict(list)
     active: dict[int, list[ActiveTrial]] = defaultdict(list)
+    # Columns, not trials: of a thousand tasks these are tens of thousands.
     rows = session.execute(
-        select(Trial, Candidate.name, Attempt.device, Attempt.started_at)
+        select(
+            Trial.task_id,
+            Trial.state,
+            Trial.quality,
+            Trial.cost_seconds,
+            Trial.predicted_seconds,
+            Trial.ended_order,
+            Candidate.name,
+            Attempt.device,
+            case((Trial.state.in_(LIVE), func.clock_timestamp() - Attempt.started_at)),
+        )
         .join(Task, (Task.id == Trial.task_id) & (Task.data_version_id == Trial.data_version_id))
         .join(Candidate, Candidate.id == Trial.candidate_id)
         .join(Attempt, (Attempt.trial_id == Trial.id) & (Attempt.number == Trial.attempt))
         .where(Trial.task_id.in_(names), Trial.state != TrialState.CANCELLED)
         .order_by(Trial.ended_order, Trial.id)
     )
-    now = datetime.now(UTC)
-    for trial, arm, device, started in rows:
-        state = TrialState(trial.state)
-        if state.live:
-            elapsed = max((now - started).total_seconds(), 0.0)
-            active[trial.task_id].append(ActiveTrial(arm, device, trial.predicted_seconds, elapsed))
+    for task, state, quality, cost, predicted, order, arm, device, elapsed in rows:
+        if elapsed is not None:
+            active[task].append(ActiveTrial(arm, device, predicted, max(elapsed.total_seconds(), 0.0)))
         else:
-            completed[trial.task_id].append(
-                CompletedTrial(
-                    arm, Ended(trial.state), trial.quality, trial.cost_seconds, trial.ended_order or 0
-                )
-            )
+            completed[task].append(CompletedTrial(arm, Ended(state), quality, cost, order or 0))
     return completed, active

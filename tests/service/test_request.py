@@ -61,6 +61,23 @@ def test_waiting_counts_decisions_for_others(service: Service, add_task: Any, ma
     assert sorted(task.since for task in situation(service).request.tasks) == [0, 1]
 
 
+def test_waiting_starts_anew_whenever_a_task_is_served(
+    service: Service, add_task: Any, make_result: Any
+) -> None:
+    waited = {}
+    for step, name in enumerate(["a/one", "b/two", None, "c/three", None, None, None]):
+        if name is not None:
+            add_task(name, candidates=["NIN", "AlexNet", "SmallCNN", "GoogLeNet", "ResNet-18"])
+            waited[name] = 0
+        a = decide.decide(service, "cpu0", 0.0)
+        assert a is not None
+        [served] = [task.task for task in situation(service).request.tasks if task.active]
+        settle.settle(service, a.trial_id, 1, make_result(a.trial_id, 1, 0.1 * step))
+        waited = {task: 0 if task == served else decisions + 1 for task, decisions in waited.items()}
+        assert {task.task: task.since for task in situation(service).request.tasks} == waited
+    assert max(waited.values()) > 1
+
+
 def test_earlier_data_is_prior_and_not_an_answer(service: Service, add_task: Any, make_result: Any) -> None:
     add_task(candidates=["NIN", "AlexNet", "SmallCNN"])
     before = situation(service).request.priors["image-classification"]
