@@ -9,8 +9,11 @@ A device idles meanwhile, so the usual case takes one transaction on one connect
 
 from __future__ import annotations
 
+import gc
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -124,15 +127,34 @@ def _choose(session: Session, settings: Settings, device: str) -> tuple[Attempt 
     planned = trials.next_planned(session)
     if planned is not None:
         return trials.lease(session, planned, device, settings.lease_seconds), ()
-    situation = build_request(session, device, settings.seed)
-    make = partial(make_fair, floor=settings.fairness_rounds)
-    answer = choose_with_ladder(settings.policy, situation.request, make)
+    situation, answer = propose(session, settings, device)
     if isinstance(answer, Nothing):
         return None, situation.over
     task = trials.locked_task(session, situation.tasks[answer.choice.task].id)
     if not _still_wanted(task, situation, answer):
         return None, situation.over
     return _start(session, settings, device, situation, answer, task), situation.over
+
+
+def propose(session: Session, settings: Settings, device: str) -> tuple[Situation, Decision | Nothing]:
+    """What `device` should train next, by what the ledger says now; writes nothing."""
+    make = partial(make_fair, floor=settings.fairness_rounds)
+    with _no_collection():
+        situation = build_request(session, device, settings.seed)
+        return situation, choose_with_ladder(settings.policy, situation.request, make)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Spares the search for garbage: a decision over many tasks makes hundreds of thousands of objects, and
+    nearly all live until its end."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _held(session: Session, settings: Settings, held: Lease) -> Attempt | None:
