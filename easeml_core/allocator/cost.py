@@ -61,13 +61,22 @@ class CostObservation:
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """`overhead` in seconds and `slowness` in log seconds per FLOP of A arms, each `(A,)`."""
+    """`overhead` in seconds and `slowness` in log seconds per FLOP of A `arms`, each `(A,)`."""
 
+    arms: Sequence[str]
     overhead: Array
     slowness: Array
 
     def seconds(self, work: Array) -> Array:
-        """Seconds that each arm will take for its `work` `(A,)` in FLOPs; finite and positive."""
+        """Seconds that each arm will take for its `work` `(A,)` in FLOPs; finite and positive.
+
+        Raises ValueError where work is not finite or not positive.
+        """
+        wrong = np.flatnonzero(~(np.isfinite(work) & (work > 0)))
+        if len(wrong):
+            raise ValueError(
+                f"work of {self.arms[wrong[0]]} must be finite and positive; got {work[wrong[0]]}"
+            )
         computing = np.exp(np.minimum(np.log(work) + self.slowness, math.log(LONGEST)))
         predicted: Array = np.clip(self.overhead + computing, SHORTEST, LONGEST)
         return predicted
@@ -103,8 +112,6 @@ class CostModel:
 
         Raises ValueError where work is not finite or not positive.
         """
-        if not (math.isfinite(work) and work > 0):
-            raise ValueError(f"work of {arm} must be finite and positive; got {work}")
         found = self.rates([arm], [device_kind]).seconds(np.array([work]))
         return float(found[0])
 
@@ -112,6 +119,7 @@ class CostModel:
         """What `predict` goes by for each of some arms, each on its device kind, for many predictions."""
         pairs = list(zip(arms, device_kinds, strict=True))
         return Rates(
+            arms,
             np.array([self.overhead.get(kind, OVERHEAD) for _, kind in pairs]),
             np.array(
                 [
