@@ -79,6 +79,14 @@ def simulate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the costs that the table lacks.")] = 0,
+    relative: Annotated[
+        bool,
+        typer.Option(
+            "--relative-costs",
+            help="Divide each task's costs by their mean, as the paper does: for costs that compare only "
+            "within a task, for their unit is not known or machines differed.",
+        ),
+    ] = False,
     template: Annotated[
         str,
         typer.Option(
@@ -111,6 +119,8 @@ def simulate(
         other = settings.policy if settings.policy not in OURS else other
     else:
         found = table_from(results, seed, as_json)
+    if relative:
+        found = found.with_relative_costs()
     names = list(dict.fromkeys(policy or [DEFAULT, other]))
     believe = prior_from(start or Start.RBF, template)
     measured = simulated(found, names, devices=devices or 1, repeats=repeats, quiet=as_json, believe=believe)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from easeml_core.allocator import kernels
-from easeml_core.allocator.types import Policy, Prior
+from easeml_core.allocator.types import Array, Policy, Prior
 from easeml_core.replay.clairvoyant import Clairvoyant
 from easeml_core.replay.metrics import Curves, curves
 from easeml_core.replay.simulate import Trace, past_tasks, replay
@@ -32,6 +32,17 @@ def split(tasks: int, seed: int, test: int = TEST) -> tuple[list[int], list[int]
     return order[:served], order[served:]
 
 
+def average_cost(history: Table, shape: tuple[int, int]) -> Array:
+    """What each model costs on average on the tasks of `history`, for all tasks; shape `shape`, `(N, K)`.
+
+    One that none of them has tried: as much as the average model; all 1 without a history.
+    """
+    known = ~np.isnan(history.quality)
+    spent, tries = np.where(known, history.cost, 0.0).sum(axis=0), known.sum(axis=0)
+    usual = spent.sum() / tries.sum() if known.any() else 1.0
+    return np.broadcast_to(np.where(tries > 0, spent / np.maximum(tries, 1), usual), shape)
+
+
 def prior_of(history: Table, kernel: str = "rbf") -> Prior:
     """The prior that the paper makes of a history; that of `priors.build` where it is too short."""
     return kernels.tuned("table", history.models, past_tasks(history), kernel)
@@ -47,14 +58,16 @@ def repeat(
     share: float = 1.0,
     spoil: Callable[[Table], Table] | None = None,
     error: float = 0.0,
+    average: bool = False,
     policy_of: Callable[[str], str | Policy] = lambda name: name,
     believe: Callable[[Table], Prior] = prior_of,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Trace]:
     """One repeat: a trace for each policy; `clairvoyant` is the limit, other names are `make_policy`'s.
 
-    `share` of the history is kept (0: none). `spoil` may change it. `error` is the deviation, in log units,
-    of the costs that policies are told from the true ones. `policy_of` may make other policies of the names,
+    `share` of the history is kept (0: none). `spoil` may change it. Policies are told the true costs, or with
+    `average` what each model costs on average in the history; `error` is the deviation of both, in log units,
+    from what they are told. `policy_of` may make other policies of the names,
     `believe` another prior of the history. Calls `progress` with the number of policies done.
     """
     served, past = split(len(table.tasks), seed, test)
@@ -64,7 +77,8 @@ def repeat(
         history = spoil(history)
     prior = believe(history)
     draw = np.random.default_rng([seed, 1])
-    told = now.cost * np.exp(error * draw.standard_normal(now.cost.shape)) if error else None
+    costs = average_cost(history, now.cost.shape) if average else now.cost
+    told = costs * np.exp(error * draw.standard_normal(costs.shape)) if error else costs
     traces: dict[str, Trace] = {}
     for name in policies:
         traces[name] = replay(

@@ -64,6 +64,15 @@ class Table:
         """The same qualities at other costs, `(N, K)` or the same for all cells."""
         return Table(self.tasks, self.models, self.quality, np.broadcast_to(cost, self.quality.shape).copy())
 
+    def with_relative_costs(self) -> Table:
+        """The same with the costs of each task divided by their mean over its known cells.
+
+        For tables whose costs compare only within a task: other machines, or units, for other tasks. The
+        paper does so with measured times (ease.ml, section 1.9).
+        """
+        mean = np.nanmean(np.where(np.isnan(self.quality), np.nan, self.cost), axis=1, keepdims=True)
+        return self.with_cost(self.cost / mean)
+
     @property
     def total_cost(self) -> float:
         """Summed cost of all cells whose quality is known."""

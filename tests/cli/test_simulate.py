@@ -115,6 +115,22 @@ def test_what_policies_start_from_can_be_chosen(csv, table):
         assert found[0]["calibration"]["within"]["90"] > 0.6
 
 
+def test_costs_in_units_of_their_own_can_be_made_relative(csv, tmp_path):
+    """The same table with the costs of one task in milliseconds."""
+    lines = csv.read_text().splitlines()
+    task = lines[1].split(",")[0]
+    other = tmp_path / "other.csv"
+    for number, line in enumerate(lines):
+        if line.startswith(f"{task},"):
+            start, cost = line.rsplit(",", 1)
+            lines[number] = f"{start},{float(cost) * 1024}"
+    other.write_text("\n".join(lines))
+    options = ("--policy", "hybrid", "--repeats", "3", "--json")
+    assert run(csv, *options).stdout != run(other, *options).stdout
+    first, again = (json.loads(run(path, *options, "--relative-costs").stdout) for path in (csv, other))
+    assert first["hybrid"]["area"] == pytest.approx(again["hybrid"]["area"])
+
+
 def test_is_the_same_again(csv):
     first, again = (run(csv, "--policy", "random", "--repeats", "2", "--json").stdout for _ in range(2))
     assert first == again

@@ -7,7 +7,16 @@ import pytest
 
 from easeml_core.allocator import kernels
 from easeml_core.replay import Table, read_table
-from easeml_core.replay.protocol import SYN, measure, prior_of, repeat, report, split, synthetic
+from easeml_core.replay.protocol import (
+    SYN,
+    average_cost,
+    measure,
+    prior_of,
+    repeat,
+    report,
+    split,
+    synthetic,
+)
 
 TABLES = Path(__file__).parents[2].parent / "shared" / "tables"
 
@@ -37,6 +46,23 @@ def test_all_policies_of_a_repeat_play_the_same_game():
     assert len({id(table) for table in tables.values()}) == 1
     for trace in traces.values():
         assert not any(run.fallbacks for run in trace.runs)
+
+
+def test_policies_may_be_told_what_models_cost_on_average():
+    nan = np.nan
+    history = Table(
+        ("t", "u"),
+        ("a", "b", "c"),
+        np.array([[0.5, 0.5, nan], [0.5, nan, nan]]),
+        np.array([[1, 5, 99], [3, 99, 99.0]]),
+    )
+    assert average_cost(history, (2, 3)).tolist() == [[2, 5, 3], [2, 5, 3]]
+    assert average_cost(history.rows([]), (1, 3)).tolist() == [[1, 1, 1]]
+    found = repeat(small(), ["easeml"], 0, average=True)["easeml"]
+    _, past = split(14, 0)
+    for run in found.runs:
+        assert run.predicted == pytest.approx(small().cost[past, run.arm].mean())
+        assert run.end - run.start == pytest.approx(found.table.cost[run.task, run.arm])
 
 
 def test_nobody_beats_the_clairvoyant():

@@ -37,6 +37,13 @@ def test_rows_and_without(tmp_path):
     assert table.without(["m1"]).quality.tolist() == [[0.7], [0.1]]
 
 
+def test_relative_costs_are_shares_of_what_a_trial_of_the_task_takes(tmp_path):
+    text = HEADER + "t1,m1,0.5,10\nt1,m2,0.7,30\nt2,m2,0.9,5\nt3,m1,0.1,500\nt3,m2,0.2,1500\n"
+    table = read_table(write(tmp_path, text)).with_relative_costs()
+    assert table.cost[0].tolist() == table.cost[2].tolist() == [0.5, 1.5]
+    assert table.cost[1, 1] == 1.0
+
+
 def test_columns_in_any_order_and_without_costs(tmp_path):
     table = read_table(write(tmp_path, "\ufeffmodel, accuracy ,task\nm1,0.5,t1\nm2,,t1\nm2,0.25,t2\n"))
     np.testing.assert_array_equal(table.quality, [[0.5, np.nan], [np.nan, 0.25]])
