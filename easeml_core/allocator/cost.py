@@ -77,9 +77,7 @@ class Rates:
             raise ValueError(
                 f"work of {self.arms[wrong[0]]} must be finite and positive; got {work[wrong[0]]}"
             )
-        computing = np.exp(np.minimum(np.log(work) + self.slowness, math.log(LONGEST)))
-        predicted: Array = np.clip(self.overhead + computing, SHORTEST, LONGEST)
-        return predicted
+        return _seconds(self.overhead, np.log(work) + self.slowness)
 
 
 @dataclass(frozen=True)
@@ -100,12 +98,25 @@ class CostModel:
     @classmethod
     def fit(cls, observations: Sequence[CostObservation]) -> CostModel:
         """Learn from trials of any arms on any device kinds; the order of trials does not matter."""
+        if not observations:
+            return cls()
         ordered = sorted(observations, key=lambda o: (o.device_kind, o.arm, o.work, o.seconds))
-        kinds = sorted({trial.device_kind for trial in ordered})
+        kind_of = [trial.device_kind for trial in ordered]
         overhead = {
-            kind: _overhead(kind, [trial for trial in ordered if trial.device_kind == kind]) for kind in kinds
+            kind: _overhead(_Trials.of([trial for trial in ordered if trial.device_kind == kind]))
+            for kind in sorted(set(kind_of))
         }
-        return _effects(ordered, overhead, with_variance=True)
+        trials = _Trials.of(ordered)
+        found, covariance = trials.effects(np.array([overhead[kind] for kind in kind_of]))
+        effects = found.tolist()
+        kinds, arms, pairs = trials.kinds, trials.arms, trials.pairs
+        return cls(
+            overhead=overhead,
+            device=dict(zip(kinds, effects, strict=False)),
+            arm=dict(zip(arms, effects[len(kinds) :], strict=False)),
+            own=dict(zip(pairs, effects[len(kinds) + len(arms) :], strict=True)),
+            variance=_variances(kinds, arms, pairs, covariance),
+        )
 
     def predict(self, arm: str, device_kind: str, work: float) -> float:
         """Seconds that `arm` will take for `work` FLOPs on `device_kind`; finite and positive.
@@ -148,44 +159,50 @@ def _default(device_kind: str) -> float:
     return -math.log(one * (int(count) if count.isdigit() else 1))
 
 
-def _correction(trial: CostObservation, overhead: float) -> float:
-    """Log slowness of a trial beyond the default."""
-    # A trial as short as the overhead still computed something: never less than a tenth of its time.
-    computing = max(trial.seconds - overhead, 0.1 * trial.seconds)
-    return math.log(computing / trial.work) - _default(trial.device_kind)
+@dataclass(frozen=True, eq=False)
+class _Trials:
+    """N trials, in order, and which effects each has: X `(N, E)` of kinds, then arms, then pairs of both."""
 
+    kinds: list[str]
+    arms: list[str]
+    pairs: list[tuple[str, str]]
+    design: Array
+    pair_of: np.typing.NDArray[np.int64]  # (N,)
+    deviations: Array  # of the effects, (E,)
+    seconds: Array  # (N,)
+    usual: Array  # log seconds by the default throughput, (N,)
 
-def _effects(
-    trials: Sequence[CostObservation], overhead: Mapping[str, float], *, with_variance: bool = False
-) -> CostModel:
-    """The most likely effects given the overheads: (X'WX + ridge) effects = X'W corrections."""
-    if not trials:
-        return CostModel()
-    kinds = sorted({trial.device_kind for trial in trials})
-    arms = sorted({trial.arm for trial in trials})
-    pairs = sorted({(trial.arm, trial.device_kind) for trial in trials})
-    corrections = np.array([_correction(trial, overhead[trial.device_kind]) for trial in trials])
-    numbers = {pair: number for number, pair in enumerate(pairs)}
-    pair_of = np.array([numbers[trial.arm, trial.device_kind] for trial in trials])
-    design = np.zeros((len(trials), len(kinds) + len(arms) + len(pairs)))
-    rows = np.arange(len(trials))
-    design[rows, [kinds.index(trial.device_kind) for trial in trials]] = 1
-    design[rows, [len(kinds) + arms.index(trial.arm) for trial in trials]] = 1
-    design[rows, len(kinds) + len(arms) + pair_of] = 1
-    deviations = np.repeat(
-        [DEVICE_DEVIATION, ARM_DEVIATION, OWN_DEVIATION], [len(kinds), len(arms), len(pairs)]
-    )
-    weighted = design * _weights(corrections, pair_of)[:, None]
-    ridge = np.diag((TRIAL_DEVIATION / deviations) ** 2)
-    inverse: Array = np.asarray(np.linalg.inv(weighted.T @ design + ridge), dtype=np.float64)
-    effects = [float(e) for e in inverse @ (weighted.T @ corrections)]
-    return CostModel(
-        overhead=dict(overhead),
-        device=dict(zip(kinds, effects, strict=False)),
-        arm=dict(zip(arms, effects[len(kinds) :], strict=False)),
-        own=dict(zip(pairs, effects[len(kinds) + len(arms) :], strict=True)),
-        variance=_variances(kinds, arms, pairs, TRIAL_DEVIATION**2 * inverse) if with_variance else {},
-    )
+    @classmethod
+    def of(cls, trials: Sequence[CostObservation]) -> _Trials:
+        kinds = sorted({trial.device_kind for trial in trials})
+        arms = sorted({trial.arm for trial in trials})
+        pairs = sorted({(trial.arm, trial.device_kind) for trial in trials})
+        pair_of = np.array([pairs.index((trial.arm, trial.device_kind)) for trial in trials])
+        design, rows = np.zeros((len(trials), len(kinds) + len(arms) + len(pairs))), np.arange(len(trials))
+        design[rows, [kinds.index(trial.device_kind) for trial in trials]] = 1
+        design[rows, [len(kinds) + arms.index(trial.arm) for trial in trials]] = 1
+        design[rows, len(kinds) + len(arms) + pair_of] = 1
+        return cls(
+            kinds,
+            arms,
+            pairs,
+            design,
+            pair_of,
+            np.repeat([DEVICE_DEVIATION, ARM_DEVIATION, OWN_DEVIATION], [len(kinds), len(arms), len(pairs)]),
+            np.array([trial.seconds for trial in trials]),
+            np.array([math.log(trial.work) + _default(trial.device_kind) for trial in trials]),
+        )
+
+    def effects(self, overhead: Array) -> tuple[Array, Array]:
+        """The most likely effects `(E,)` given the overhead `(N,)` of each trial, and their covariance:
+        (X'WX + ridge) effects = X'W corrections."""
+        # A trial as short as the overhead still computed something: never less than a tenth of its time.
+        computing = np.maximum(self.seconds - overhead, 0.1 * self.seconds)
+        corrections = np.log(computing) - self.usual
+        weighted = self.design * _weights(corrections, self.pair_of)[:, None]
+        ridge = np.diag((TRIAL_DEVIATION / self.deviations) ** 2)
+        inverse: Array = np.asarray(np.linalg.inv(weighted.T @ self.design + ridge), dtype=np.float64)
+        return inverse @ (weighted.T @ corrections), TRIAL_DEVIATION**2 * inverse
 
 
 def _variances(
@@ -214,22 +231,23 @@ def _weights(corrections: Array, group: np.typing.NDArray[np.int64]) -> Array:
     return weights
 
 
-def _overhead(kind: str, trials: Sequence[CostObservation]) -> float:
-    """The overhead of one device kind with the least Huber loss of its log residuals."""
+def _overhead(trials: _Trials) -> float:
+    """The overhead with the least Huber loss of the log residuals of trials of one kind."""
 
     def loss(overhead: float) -> float:
-        model = _effects(trials, {kind: overhead})
-        total: float = 0.5 * (TRIAL_DEVIATION * math.log(overhead / OVERHEAD) / OVERHEAD_DEVIATION) ** 2
+        effects, _ = trials.effects(np.full(len(trials.seconds), overhead))
+        predicted = _seconds(overhead, trials.usual + trials.design @ effects)
+        off = np.abs(np.log(trials.seconds / predicted))
+        unexplained = np.where(off <= HUBER, 0.5 * off * off, HUBER * (off - 0.5 * HUBER))
         # Each arm could stand for itself and leave nothing unexplained: an effect has its price.
-        for effects, deviation in (
-            (model.device, DEVICE_DEVIATION),
-            (model.arm, ARM_DEVIATION),
-            (model.own, OWN_DEVIATION),
-        ):
-            total += 0.5 * sum((TRIAL_DEVIATION * effect / deviation) ** 2 for effect in effects.values())
-        for trial in trials:
-            off = abs(math.log(trial.seconds / model.predict(trial.arm, kind, trial.work)))
-            total += 0.5 * off * off if off <= HUBER else HUBER * (off - 0.5 * HUBER)
-        return total
+        price = (TRIAL_DEVIATION * effects / trials.deviations) ** 2
+        far = (TRIAL_DEVIATION * math.log(overhead / OVERHEAD) / OVERHEAD_DEVIATION) ** 2
+        return 0.5 * far + 0.5 * float(price.sum()) + float(unexplained.sum())
 
     return min(_GRID, key=loss)
+
+
+def _seconds(overhead: Array | float, computing: Array) -> Array:
+    """What trials take that compute for so many log seconds."""
+    predicted: Array = np.clip(overhead + np.exp(np.minimum(computing, math.log(LONGEST))), SHORTEST, LONGEST)
+    return predicted

@@ -70,6 +70,26 @@ GPU = Machine(number=700.0, weight=900.0, call=4e9)
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkCosts:
+    """What training a network costs on examples of some shape, however many there are, in operations.
+
+    A whole trial trains `settings` settings of at most `epochs` epochs, in steps of `batch_size` examples.
+    """
+
+    example: float
+    step: float
+    settings: int
+    epochs: int
+    batch_size: int
+
+    def work(self, n_train: int) -> float:
+        """Operations of a whole trial on so many examples: all epochs of all settings."""
+        least = least_epochs(n_train, self.batch_size)
+        epoch = n_train * self.example + math.ceil(n_train / self.batch_size) * self.step
+        return epochs_trained(self.settings, self.epochs, least) * epoch
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """One candidate model.
 
@@ -136,17 +156,23 @@ class ModelFacts:
         Scaling laws, section 2.1). What it costs besides counts as the operations that `machine` could do
         meanwhile.
         """
-        epoch = self.fit(size) if self.fit else self._epoch(size, machine)
+        if self.fit is None:
+            return self.network_costs(size, machine).work(size.n_train)
         least = least_epochs(size.n_train, self.batch_size)
-        return epochs_trained(self.settings_tried, self.epochs, least) * epoch
+        return epochs_trained(self.settings_tried, self.epochs, least) * self.fit(size)
 
-    def _epoch(self, size: Size, machine: Machine) -> float:
+    def network_costs(self, size: Size, machine: Machine = CPU) -> NetworkCosts:
+        """What `work` is made of where no `fit` is stated; the same whatever `n_train` is."""
         forward = self.forward(size)
         numbers = self.activations(size) if self.activations else forward / _OPERATIONS_PER_NUMBER
         if self.calls:
             calls = self.calls(size)
         else:
             calls = size.mean_length if self.family == "recurrent" else _CALLS_PER_LAYER * self.depth
-        example = 3 * forward + machine.number * numbers
-        step = machine.weight * self.weights(size) + machine.call * calls
-        return size.n_train * example + math.ceil(size.n_train / self.batch_size) * step
+        return NetworkCosts(
+            example=3 * forward + machine.number * numbers,
+            step=machine.weight * self.weights(size) + machine.call * calls,
+            settings=self.settings_tried,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+        )

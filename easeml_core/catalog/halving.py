@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 ETA = 3
 # What a setting has reached after fewer optimiser steps says little of where it ends: of two learning rates
@@ -53,6 +54,7 @@ def rungs(settings: int, epochs: int, least: int = 1) -> tuple[Rung, ...]:
     return tuple(plan)
 
 
+@cache
 def epochs_trained(settings: int, epochs: int, least: int = 1) -> int:
     """Epochs that all settings together train by the plan, where none ends early.
 

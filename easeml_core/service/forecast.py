@@ -19,6 +19,8 @@ from easeml_core.naming import CandidateName, cuda_index, process_count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from easeml_core.catalog.facts import Machine, NetworkCosts
+
 # The latest are the most alike; the fit's time grows with their number, and a decision waits for it.
 COST_OBSERVATIONS = 100
 HISTORY_ROWS = 4000
@@ -58,21 +60,36 @@ def _model(candidate: str) -> str:
 
 def work_of(candidate: str, sizes: Sizes, *, gpu: bool) -> float:
     """FLOPs of a whole trial of a candidate on such data, with all that it does besides on such hardware."""
-    return _work(_model(candidate), sizes, gpu)
+    model = _model(candidate)
+    costs = _network_costs(model, sizes.shape, sizes.outputs, sizes.mean_length, gpu)
+    return _fit_work(model, sizes, gpu) if costs is None else costs.work(max(1, sizes.n_train))
 
 
 def works_of(candidates: Iterable[str], sizes: Sizes, *, gpu: bool) -> list[float]:
     """`work_of` each of many candidates of a task."""
     models = [_model(candidate) for candidate in candidates]
     # Candidates that differ in their normaliser do the same work.
-    work = {model: _work(model, sizes, gpu) for model in set(models)}
+    work = {model: work_of(model, sizes, gpu=gpu) for model in set(models)}
     return [work[model] for model in models]
 
 
+# Many tasks have data of the same shape, and differ only in how many examples there are.
 @cache
-def _work(model: str, sizes: Sizes, gpu: bool) -> float:
+def _network_costs(
+    model: str, shape: tuple[int, ...], outputs: int, mean_length: float, gpu: bool
+) -> NetworkCosts | None:
+    """None for a model that is no network."""
+    from easeml_core.catalog import MODELS
+    from easeml_core.catalog.facts import Size
+
+    facts = MODELS[model]
+    size = Size(shape, outputs, mean_length=max(1.0, mean_length))
+    return facts.network_costs(size, _machine(gpu)) if facts.fit is None else None
+
+
+@cache
+def _fit_work(model: str, sizes: Sizes, gpu: bool) -> float:
     from easeml_core import catalog
-    from easeml_core.catalog.facts import CPU, GPU
 
     return catalog.work(
         model,
@@ -80,8 +97,14 @@ def _work(model: str, sizes: Sizes, gpu: bool) -> float:
         outputs=sizes.outputs,
         n_train=sizes.n_train,
         mean_length=sizes.mean_length,
-        machine=GPU if gpu else CPU,
+        machine=_machine(gpu),
     )
+
+
+def _machine(gpu: bool) -> Machine:
+    from easeml_core.catalog.facts import CPU, GPU
+
+    return GPU if gpu else CPU
 
 
 @cache

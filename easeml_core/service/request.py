@@ -21,6 +21,8 @@ from easeml_core.ledger.tasks import task_name
 from easeml_core.naming import cuda_index
 from easeml_core.service import forecast
 
+_ENDED = {str(ended): ended for ended in Ended}
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -85,14 +87,16 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
     arms_of: dict[str, set[str]] = defaultdict(set)
     for view in open_tasks:
         played = {trial.arm for trial in view.completed} | {trial.arm for trial in view.active}
-        arms_of[view.template] |= {arm.name for arm in view.arms} | set(filter(forecast.is_known, played))
-    history = forecast.histories(session, arms_of, [version.id for version in versions.values()])
+        arms_of[view.template] |= {arm.name for arm in view.arms} | played
+    # No longer offered ones too, for they were tried; but not what the catalogue has lost.
+    known_of = {template: sorted(filter(forecast.is_known, arms)) for template, arms in arms_of.items()}
+    history = forecast.histories(session, known_of, [version.id for version in versions.values()])
     request = AllocationRequest(
         device=device,
         tasks=tuple(open_tasks),
         priors={
-            template: forecast.prior_of(template, sorted(arms), history.get(template, []))
-            for template, arms in arms_of.items()
+            template: forecast.prior_of(template, arms, history.get(template, []))
+            for template, arms in known_of.items()
             if arms
         },
         seed=seed,
@@ -140,12 +144,15 @@ def _give_a_first_chance(task: OpenTask) -> OpenTask:
 
 def _offered(session: Session, tasks: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """The candidates that each task offers, sorted."""
+    # As one text each, which most tasks have in common: a thousand tasks offer a hundred thousand candidates.
     rows = session.execute(
-        select(Candidate.task_id, func.array_agg(Candidate.name))
+        select(Candidate.task_id, func.string_agg(Candidate.name, "\n"))
         .where(Candidate.task_id.in_(list(tasks)), Candidate.offered)
         .group_by(Candidate.task_id)
     )
-    return {task_id: tuple(sorted(filter(forecast.is_known, names))) for task_id, names in rows}
+    texts: dict[int, str] = dict(rows.tuples().all())
+    lists = {text: tuple(sorted(filter(forecast.is_known, text.split("\n")))) for text in set(texts.values())}
+    return {task_id: lists[text] for task_id, text in texts.items()}
 
 
 def _trials(
@@ -154,28 +161,39 @@ def _trials(
     """Completed and active trials of each task's current data version."""
     completed: dict[int, list[CompletedTrial]] = defaultdict(list)
     active: dict[int, list[ActiveTrial]] = defaultdict(list)
-    # Columns, not trials: of a thousand tasks these are tens of thousands.
+    running = (
+        select(
+            func.json_build_array(
+                Attempt.device,
+                Trial.predicted_seconds,
+                func.extract("epoch", func.clock_timestamp() - Attempt.started_at),
+            )
+        )
+        .where(Attempt.trial_id == Trial.id, Attempt.number == Trial.attempt)
+        .correlate(Trial)
+        .scalar_subquery()
+    )
+    # Columns, not trials: of a thousand tasks these are tens of thousands. One statement, so that a trial
+    # that ends meanwhile is seen once.
     rows = session.execute(
         select(
             Trial.task_id,
+            Candidate.name,
             Trial.state,
             Trial.quality,
             Trial.cost_seconds,
-            Trial.predicted_seconds,
             Trial.ended_order,
-            Candidate.name,
-            Attempt.device,
-            case((Trial.state.in_(LIVE), func.clock_timestamp() - Attempt.started_at)),
+            case((Trial.state.in_(LIVE), running)),
         )
         .join(Task, (Task.id == Trial.task_id) & (Task.data_version_id == Trial.data_version_id))
         .join(Candidate, Candidate.id == Trial.candidate_id)
-        .join(Attempt, (Attempt.trial_id == Trial.id) & (Attempt.number == Trial.attempt))
         .where(Trial.task_id.in_(names), Trial.state != TrialState.CANCELLED)
         .order_by(Trial.ended_order, Trial.id)
     )
-    for task, state, quality, cost, predicted, order, arm, device, elapsed in rows:
-        if elapsed is not None:
-            active[task].append(ActiveTrial(arm, device, predicted, max(elapsed.total_seconds(), 0.0)))
+    for task, arm, state, quality, cost, order, now in rows:
+        if state in _ENDED:
+            completed[task].append(CompletedTrial(arm, _ENDED[state], quality, cost, order or 0))
         else:
-            completed[task].append(CompletedTrial(arm, Ended(state), quality, cost, order or 0))
+            device, predicted, elapsed = now
+            active[task].append(ActiveTrial(arm, device, predicted, max(elapsed, 0.0)))
     return completed, active
