@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from easeml_core.allocator import warp
 from easeml_core.allocator.experts import LIGHT, Experts, Tails, student_constant
@@ -70,6 +71,33 @@ class Family:
         left = np.maximum(diagonal - (rows * rows).sum(axis=0), 0.0)
         log_det = float(np.log(np.diagonal(factor)).sum())
         return cls(experts, tuple(index), rows, innovations, left, log_det, jitter)
+
+    @classmethod
+    def of_many(cls, experts: Experts, arms: npt.NDArray[np.int64], values: Array) -> list[Family]:
+        """`of` each of n tasks with t observations: of `arms` `(n, t)`, on the warped scale `(n, t)`.
+
+        The same, in a few large products.
+        """
+        each = zip(arms.tolist(), values.tolist(), strict=True)
+        if len(arms) < 2:
+            return [cls.of(experts, *task) for task in each]
+        covariance = experts.covariance
+        diagonal = np.diagonal(covariance)
+        ridge = JITTERS[0] * float(diagonal.mean()) * np.eye(arms.shape[1])
+        if not arms.shape[1]:
+            return [cls.of(experts, (), ())] * len(arms)
+        try:
+            factors = np.linalg.cholesky(covariance[arms[:, :, None], arms[:, None]] + ridge)
+        except np.linalg.LinAlgError:  # of one of them: each then gets the jitter that it needs
+            return [cls.of(experts, *task) for task in each]
+        inverses = np.linalg.inv(factors)
+        apart = values[:, None] - experts.centres[:, arms].swapaxes(0, 1)
+        rows, innovations = inverses @ covariance[arms], apart @ inverses.swapaxes(1, 2)
+        left = np.maximum(diagonal - (rows * rows).sum(axis=1), 0.0)
+        log_dets = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+        played = map(tuple, arms.tolist())
+        made = zip(played, rows, innovations, left, log_dets.tolist(), strict=True)
+        return [cls(experts, *parts) for parts in made]
 
     def observe(self, arm: int, value: float | None) -> Family:
         """One more observation; None for a trial that still runs: no innovation, less left to learn."""

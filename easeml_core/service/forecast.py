@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from easeml_core.allocator import priors
 from easeml_core.allocator.cost import CostModel, CostObservation
@@ -123,21 +123,9 @@ def device_kind(device: str, candidate: str) -> str:
 
 def cost_model(session: Session) -> CostModel:
     """The cost model fitted to the latest trials of any task that ended before their limit."""
-    facts = DataVersion.facts
-    rows = session.execute(
-        select(
-            Candidate.name,
-            Attempt.device,
-            Trial.cost_seconds,
-            facts["shape"],
-            facts["outputs"],
-            facts["mean_length"],
-            DataVersion.n_train,
-        )
-        .select_from(Trial)
-        .join(Candidate, Candidate.id == Trial.candidate_id)
-        .join(DataVersion, DataVersion.id == Trial.data_version_id)
-        .join(Attempt, (Attempt.trial_id == Trial.id) & (Attempt.number == Trial.attempt))
+    # Chosen before anything is joined: only these few of all trials need more than their own row.
+    ended = (
+        select(Trial)
         .where(
             Trial.state == TrialState.SUCCEEDED,
             Trial.cost_seconds > 0,
@@ -145,6 +133,22 @@ def cost_model(session: Session) -> CostModel:
         )
         .order_by(Trial.ended_order.desc())
         .limit(COST_OBSERVATIONS)
+    )
+    latest, facts = aliased(Trial, ended.subquery()), DataVersion.facts
+    rows = session.execute(
+        select(
+            Candidate.name,
+            Attempt.device,
+            latest.cost_seconds,
+            facts["shape"],
+            facts["outputs"],
+            facts["mean_length"],
+            DataVersion.n_train,
+        )
+        .select_from(latest)
+        .join(Candidate, Candidate.id == latest.candidate_id)
+        .join(DataVersion, DataVersion.id == latest.data_version_id)
+        .join(Attempt, (Attempt.trial_id == latest.id) & (Attempt.number == latest.attempt))
     )
     observations = []
     for name, device, seconds, shape, outputs, mean_length, n_train in rows:

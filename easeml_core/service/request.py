@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -134,9 +133,11 @@ def _give_a_first_chance(task: OpenTask) -> OpenTask:
     the cheapest arm from fitting.
     """
     limits = [limit for limit in (task.remaining_seconds, task.deadline_in) if limit is not None]
-    limit = min(limits, default=math.inf)
+    if task.completed or task.active or not limits:
+        return task
+    limit = min(limits)
     cheapest = min((arm.predicted_cost for arm in task.arms), default=0.0)
-    if task.completed or task.active or not 0 < limit < cheapest:
+    if not 0 < limit < cheapest:
         return task
     arms = (Arm(arm.name, limit * (arm.predicted_cost / cheapest)) for arm in task.arms)
     return replace(task, arms=tuple(arms))

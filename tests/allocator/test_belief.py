@@ -157,3 +157,25 @@ def test_student_quantiles_are_those_of_the_tables(share, expected):
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 0.0), (0.9, 1.281552), (0.995, 2.575829)])
 def test_normal_quantiles_are_those_of_the_tables(share, expected):
     assert warp.quantile(share, warp.normal) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("trials", [0, 1, 4])
+def test_many_tasks_together_are_the_same_as_each_alone(trials, broken):
+    """Also where the covariance of some of them needs jitter."""
+    made = sample_experts()
+    if broken:  # arms 0 and 1 are alike beyond what is possible
+        twice = [0, 0, 2, 3, 4, 5]
+        covariance = made.covariance[np.ix_(twice, twice)]
+        covariance[0, 1] = covariance[1, 0] = (1 + 1e-6) * covariance[0, 0]
+        made = replace(made, covariance=covariance)
+    draw = np.random.default_rng(0)
+    arms = np.array([np.arange(6)[:trials], *(draw.permutation(6)[:trials] for _ in range(4))])
+    values = draw.normal(1, 0.5, arms.shape)
+    together = Family.of_many(made, arms, values)
+    alone = [Family.of(made, list(a), list(v)) for a, v in zip(arms, values, strict=True)]
+    assert any(family.jitter > 1e-9 for family in alone) == (broken and trials > 1)
+    for one, other in zip(together, alone, strict=True):
+        assert (one.played, one.jitter) == (other.played, other.jitter)
+        for name in ("rows", "innovations", "left", "log_det"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9)
