@@ -147,11 +147,11 @@ def _offered(session: Session, tasks: Iterable[int]) -> dict[int, tuple[str, ...
     """The candidates that each task offers, sorted."""
     # As one text each, which most tasks have in common: a thousand tasks offer a hundred thousand candidates.
     rows = session.execute(
-        select(Candidate.task_id, func.string_agg(Candidate.name, "\n"))
+        select(Candidate.task_id, func.string_agg(Candidate.name, "\n").label("names"))
         .where(Candidate.task_id.in_(list(tasks)), Candidate.offered)
         .group_by(Candidate.task_id)
     )
-    texts: dict[int, str] = dict(rows.tuples().all())
+    texts: dict[int, str] = {row.task_id: row.names for row in rows}
     lists = {text: tuple(sorted(filter(forecast.is_known, text.split("\n")))) for text in set(texts.values())}
     return {task_id: lists[text] for task_id, text in texts.items()}
 
