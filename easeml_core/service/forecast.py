@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
 from easeml_core.allocator import priors
 from easeml_core.allocator.cost import CostModel, CostObservation
-from easeml_core.allocator.types import Prior
+from easeml_core.allocator.types import Array, Prior
 from easeml_core.ledger.models import Attempt, Candidate, DataVersion, Task, Trial, TrialState
 from easeml_core.naming import CandidateName, cuda_index, process_count
 
@@ -65,12 +67,19 @@ def work_of(candidate: str, sizes: Sizes, *, gpu: bool) -> float:
     return _fit_work(model, sizes, gpu) if costs is None else costs.work(max(1, sizes.n_train))
 
 
-def works_of(candidates: Iterable[str], sizes: Sizes, *, gpu: bool) -> list[float]:
-    """`work_of` each of many candidates of a task."""
+def works_of(candidates: tuple[str, ...], sizes: Sizes, *, gpu: bool) -> Array:
+    """`work_of` each of many candidates of a task, `(A,)`."""
+    models, places = _models(candidates)
+    return np.array([work_of(model, sizes, gpu=gpu) for model in models])[places]
+
+
+@cache
+def _models(candidates: tuple[str, ...]) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """The models among candidates, and the place of each candidate's: those that differ in their normaliser
+    do the same work."""
     models = [_model(candidate) for candidate in candidates]
-    # Candidates that differ in their normaliser do the same work.
-    work = {model: work_of(model, sizes, gpu=gpu) for model in set(models)}
-    return [work[model] for model in models]
+    different = sorted(set(models))
+    return different, np.array([different.index(model) for model in models], dtype=np.int64)
 
 
 # Many tasks have data of the same shape, and differ only in how many examples there are.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-import numpy as np
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
@@ -122,7 +121,7 @@ class _Costs:
             rates = self.rates[names] = self.model.rates(names, kinds)
         sizes = forecast.sizes_of(version.facts | {"n_train": version.n_train})
         work = forecast.works_of(names, sizes, gpu=cuda_index(self.device) is not None)
-        return tuple(map(Arm, names, rates.seconds(np.array(work)).tolist()))
+        return tuple(map(Arm, names, rates.seconds(work).tolist()))
 
 
 def _give_a_first_chance(task: OpenTask) -> OpenTask:
