@@ -113,13 +113,19 @@ def predictions_key(bucket: Bucket, name: TaskName, request: str) -> str:
 def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float) -> tuple[str, bytes]:
     """Key and content of a request's predictions, once they are about what `infer/<request>/` holds now.
 
-    Raises `TenantError` with the problems where the service refuses the request, `TemporaryError` after
-    `timeout` seconds.
+    Raises `TenantError` with the problems where the service refuses the request, and where the task is over
+    without a model; `TemporaryError` after `timeout` seconds.
     """
     prefix = name.key(naming.INFER_DIR, request)
 
     def answered() -> tuple[str, bytes] | None:
         status, listing = _latest(bucket, name), bucket.listing(prefix)
+        if status is not None and _is_over_without_model(status):
+            task = bucket.listing(name.prefix)
+            if task is not None and status["upload"] == task.fingerprint:  # no news that is not looked at yet
+                reason = f" ({status['state_reason']})" if status["state_reason"] else ""
+                text = f"has no model to predict with, and none is to come: it is {status['state']}{reason}"
+                raise TenantError([Problem(str(name), text, fix=f"see why: easeml status {name}")])
         inferences = status["inferences"] if status else []
         mine = next((i for i in inferences if i["request"] == request), None)
         if mine is None or listing is None or mine["fingerprint"] != listing.fingerprint:
@@ -131,6 +137,11 @@ def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float
         return None if content is None else (key, content)
 
     return poll(answered, timeout, f"no predictions for {name} yet: see easeml status {name}")
+
+
+def _is_over_without_model(status: dict[str, Any]) -> bool:
+    over = status["state"] in ("rejected", "done", "failed", "cancelled")
+    return over and not (status["champion"] or status["leaderboard"] or status["running"])
 
 
 def poll(answered: Callable[[], T | None], timeout: float, otherwise: str) -> T:

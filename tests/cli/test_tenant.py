@@ -266,3 +266,21 @@ def test_a_request_that_the_bucket_would_skip_is_refused(
     assert result.exit_code == 2
     assert request_name in result.stderr
     assert served.bucket.listing(f"lab/rows/infer/{request_name}") is None
+
+
+def test_predictions_of_a_task_that_is_over_without_a_model_are_not_waited_for(
+    easeml: Easeml, served: Service, folder: Path
+) -> None:
+    infer = ("infer", "lab/rows", folder / "data" / "rows.csv", "--json", "--timeout")
+    with intake(served):
+        easeml("submit", "lab/rows", folder, "--wait", "--timeout", 30)
+        easeml("cancel", "lab/rows")
+        refused = easeml(*infer, 60)
+    assert refused.exit_code == 1
+    (problem,) = data_of(refused)["problems"]
+    assert problem["file"] == "lab/rows"
+    assert "none is to come: it is cancelled" in problem["message"]
+    # What was sent since then may change that, so its answer is waited for.
+    (folder / "task.yaml").write_text(SPEC.replace("trials: 3", "trials: 4"))
+    easeml("submit", "lab/rows", folder)
+    assert "no predictions for lab/rows yet" in easeml(*infer, 0.5).output
