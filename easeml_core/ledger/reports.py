@@ -76,7 +76,11 @@ def task_report(session: Session, task: Task) -> Report:
 
 
 def tasks(session: Session) -> list[Report]:
-    """One line per task, by tenant and name: state, trials, best quality, budget."""
+    """One line per task, by tenant and name: state, trials, best quality, budget.
+
+    The best quality is what the tenant has on the present data: that of a trial, or of a champion of earlier
+    data that was scored on it.
+    """
     found = session.scalars(select(Task).order_by(Task.tenant_id, Task.name)).all()
     budget = budgets.budgets_of(session, found)
     best = dict(
@@ -86,6 +90,8 @@ def tasks(session: Session) -> list[Report]:
             .group_by(Trial.task_id)
         ).all()
     )
+    for task_id, quality in promotions.rescored(session, [task.id for task in found]).items():
+        best[task_id] = max(best.get(task_id) or 0.0, quality)
     return [
         {**_task(task), "best_quality": best.get(task.id), "budget": budget[task.id].as_dict()}
         for task in found

@@ -183,3 +183,22 @@ def test_no_verdict_is_half_or_not_finite(board: Board, values: str) -> None:
         rescores.begin(session, trial, session.get_one(Task, board.task_id).data_version_id)
     with pytest.raises(sa.exc.IntegrityError), board.ledger.transaction() as session:
         session.execute(sa.text(f"UPDATE rescores SET {values}"))
+
+
+@pytest.mark.parametrize("reached", [0.4, 0.7])
+def test_the_best_quality_counts_what_a_champion_of_earlier_data_reaches(
+    board: Board, reached: float
+) -> None:
+    first = board.succeed("NIN", 0.9)
+    board.crown(first)
+    board.go_to("second")
+    board.judge(first, score=reached, quality=reached)
+
+    def best() -> float | None:
+        with board.ledger.transaction() as session:
+            (line,) = reports.tasks(session)
+            return line["best_quality"]
+
+    assert best() == reached
+    board.succeed("AlexNet", 0.6)
+    assert best() == max(reached, 0.6)
