@@ -298,7 +298,7 @@ def _stack(table: Array) -> Array:
     """Shares of the bandwidths that make the held-out tasks most likely; never below LEAST_SHARE."""
     width = table.shape[1]
     shares = np.full(width, 1 / width)
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if width > 1 else 0):
         joint = table + np.log(shares)
         likely = np.exp(joint - _log_mean(joint)[:, None])
         shares = (1 - LEAST_SHARE * width) * likely.mean(axis=0) + LEAST_SHARE

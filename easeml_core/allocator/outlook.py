@@ -341,7 +341,7 @@ def _rank(
     left = [arm for arm in task.arms if arm.name not in taken]
     costs = np.array([arm.predicted_cost for arm in left])
     at = np.array([learned.index[arm.name] for arm in left], dtype=np.int64)
-    mean, deviation, gain = (np.round(array[at], DIGITS) for array in expected)
+    mean, deviation, gain = np.round(np.stack(expected)[:, at], DIGITS)
     chance = chance_of_success(task.completed)
     values = chance * gain / costs
     # Positions are in the order of names.

@@ -7,7 +7,7 @@ a pure function of its request: the same request gives the same decision.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
@@ -114,14 +114,20 @@ class OpenTask:
 
     def eligible(self) -> tuple[Arm, ...]:
         """Arms that may be started now: neither ended nor active, and within budget and deadline."""
+        return tuple(self.each_eligible())
+
+    def each_eligible(self) -> Iterator[Arm]:
+        """`eligible`, one by one: whether there is any is soon known."""
         if self.remaining_trials is not None and self.remaining_trials < 1:
-            return ()
+            return
         taken = {trial.arm for trial in self.completed} | {trial.arm for trial in self.active}
         limit = min(
             math.inf if self.remaining_seconds is None else self.remaining_seconds,
             math.inf if self.deadline_in is None else self.deadline_in,
         )
-        return tuple(arm for arm in self.arms if arm.name not in taken and arm.predicted_cost <= limit)
+        for arm in self.arms:
+            if arm.name not in taken and arm.predicted_cost <= limit:
+                yield arm
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,38 +62,42 @@ def _model(candidate: str) -> str:
 
 def work_of(candidate: str, sizes: Sizes, *, gpu: bool) -> float:
     """FLOPs of a whole trial of a candidate on such data, with all that it does besides on such hardware."""
-    model = _model(candidate)
-    costs = _network_costs(model, sizes.shape, sizes.outputs, sizes.mean_length, gpu)
-    return _fit_work(model, sizes, gpu) if costs is None else costs.work(max(1, sizes.n_train))
+    return float(works_of((candidate,), sizes, gpu=gpu)[0])
 
 
 def works_of(candidates: tuple[str, ...], sizes: Sizes, *, gpu: bool) -> Array:
     """`work_of` each of many candidates of a task, `(A,)`."""
     models, places = _models(candidates)
-    return np.array([work_of(model, sizes, gpu=gpu) for model in models])[places]
+    networks = _network_costs(models, sizes.shape, sizes.outputs, sizes.mean_length, gpu)
+    n_train = max(1, sizes.n_train)
+    works = [
+        _fit_work(model, sizes, gpu) if costs is None else costs.work(n_train)
+        for model, costs in zip(models, networks, strict=True)
+    ]
+    return np.array(works)[places]
 
 
 @cache
-def _models(candidates: tuple[str, ...]) -> tuple[list[str], npt.NDArray[np.int64]]:
+def _models(candidates: tuple[str, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """The models among candidates, and the place of each candidate's: those that differ in their normaliser
     do the same work."""
     models = [_model(candidate) for candidate in candidates]
     different = sorted(set(models))
-    return different, np.array([different.index(model) for model in models], dtype=np.int64)
+    return tuple(different), np.array([different.index(model) for model in models], dtype=np.int64)
 
 
 # Many tasks have data of the same shape, and differ only in how many examples there are.
 @cache
 def _network_costs(
-    model: str, shape: tuple[int, ...], outputs: int, mean_length: float, gpu: bool
-) -> NetworkCosts | None:
-    """None for a model that is no network."""
+    models: tuple[str, ...], shape: tuple[int, ...], outputs: int, mean_length: float, gpu: bool
+) -> tuple[NetworkCosts | None, ...]:
+    """None for each model that is no network."""
     from easeml_core.catalog import MODELS
     from easeml_core.catalog.facts import Size
 
-    facts = MODELS[model]
-    size = Size(shape, outputs, mean_length=max(1.0, mean_length))
-    return facts.network_costs(size, _machine(gpu)) if facts.fit is None else None
+    size, machine = Size(shape, outputs, mean_length=max(1.0, mean_length)), _machine(gpu)
+    facts = [MODELS[model] for model in models]
+    return tuple(found.network_costs(size, machine) if found.fit is None else None for found in facts)
 
 
 @cache

@@ -77,25 +77,28 @@ def build_request(session: Session, device: str, seed: int) -> Situation:
         view = _give_a_first_chance(view)
         goal = task.stop_quality is not None and view.best >= task.stop_quality
         # What runs now may give back what it has reserved: its end decides whether the task is over.
-        if goal or not (view.active or view.eligible()):
+        if goal or not (view.active or any(view.each_eligible())):
             over.append(task.id)
         if not goal:
             open_tasks.append(view)
 
     arms_of: dict[str, set[str]] = defaultdict(set)
     for view in open_tasks:
-        played = {trial.arm for trial in view.completed} | {trial.arm for trial in view.active}
-        arms_of[view.template] |= {arm.name for arm in view.arms} | played
-    # No longer offered ones too, for they were tried; but not what the catalogue has lost.
+        arms_of[view.template].update(trial.arm for trial in view.completed)
+        arms_of[view.template].update(trial.arm for trial in view.active)
+    # Tasks mostly offer the same.
+    for template, arms in {(view.template, offered.get(tasks[view.task].id, ())) for view in open_tasks}:
+        arms_of[template].update(arms)
+    # Tried ones too that are no longer offered; but not what the catalogue has lost.
     known_of = {template: sorted(filter(forecast.is_known, arms)) for template, arms in arms_of.items()}
     history = forecast.histories(session, known_of, [version.id for version in versions.values()])
     request = AllocationRequest(
         device=device,
         tasks=tuple(open_tasks),
         priors={
-            template: forecast.prior_of(template, arms, history.get(template, []))
-            for template, arms in known_of.items()
-            if arms
+            template: forecast.prior_of(template, known, history.get(template, []))
+            for template, known in known_of.items()
+            if known
         },
         seed=seed,
         step=decisions.count(session),
