@@ -79,13 +79,11 @@ class Family:
         The same, in a few large products.
         """
         each = zip(arms.tolist(), values.tolist(), strict=True)
-        if len(arms) < 2:
+        if len(arms) < 2 or not arms.shape[1]:
             return [cls.of(experts, *task) for task in each]
         covariance = experts.covariance
         diagonal = np.diagonal(covariance)
         ridge = JITTERS[0] * float(diagonal.mean()) * np.eye(arms.shape[1])
-        if not arms.shape[1]:
-            return [cls.of(experts, (), ())] * len(arms)
         try:
             factors = np.linalg.cholesky(covariance[arms[:, :, None], arms[:, None]] + ridge)
         except np.linalg.LinAlgError:  # of one of them: each then gets the jitter that it needs

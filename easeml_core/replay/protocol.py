@@ -66,9 +66,9 @@ def repeat(
     """One repeat: a trace for each policy; `clairvoyant` is the limit, other names are `make_policy`'s.
 
     `share` of the history is kept (0: none). `spoil` may change it. Policies are told the true costs, or with
-    `average` what each model costs on average in the history; `error` is the deviation of both, in log units,
-    from what they are told. `policy_of` may make other policies of the names,
-    `believe` another prior of the history. Calls `progress` with the number of policies done.
+    `average` what each model costs on average in the history, off by `error`, a deviation in log units.
+    `policy_of` may make other policies of the names, `believe` another prior of the history. Calls `progress`
+    with the number of policies done.
     """
     served, past = split(len(table.tasks), seed, test)
     kept = past[: round(share * len(past))]
