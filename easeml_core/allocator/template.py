@@ -32,7 +32,7 @@ AFRESH = 0.02
 # history misleads, many are.
 VOTE, LEAST, MOST = 2.0, -3.0, 9.0
 # Past and open tasks that are learned from, the most complete ones: the time of a fit grows with them.
-PAST, OPEN = 128, 48
+PAST, OPEN = 200, 48
 # Known arms, as a share, from which on an open task is an expert of its own.
 COMPLETE_ENOUGH = 0.3
 GROWTH = 1.5

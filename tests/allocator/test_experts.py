@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from easeml_core.allocator import experts, ragged, template, warp
 from easeml_core.allocator.priors import TaskHistory, build
+from easeml_core.replay.protocol import synthetic
 
 
 def related(past=40, arms=8, seed=0, gaps=0.0):
@@ -79,6 +80,14 @@ def test_doubt_keeps_what_is_alike_and_drops_what_is_luck():
     others = kept[2:, 2:][~np.eye(28, dtype=bool)]
     assert np.mean(np.isclose(others, common, atol=0.02)) > 0.9
     assert np.mean(np.isclose(counted[2:, 2:], common, atol=0.02)) < 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_few_pairs_of_many_arms_are_alike_the_others_are_doubted(seed):
+    """SYN(0.01, 0.1) of the paper: models are like their nearest neighbours only, of a hundred."""
+    settings = experts.learn(synthetic(0.01, 0.1, tasks=150, seed=seed).quality, *catalogue(100))
+    assert settings.tails is experts.LIGHT
+    assert settings.shrinkage.doubt > 0
 
 
 @pytest.mark.parametrize("scale", [warp.ERROR, warp.LOGIT, warp.LINEAR])
