@@ -120,28 +120,32 @@ def for_predictions(bucket: Bucket, name: TaskName, request: str, timeout: float
 
     def answered() -> tuple[str, bytes] | None:
         status, listing = _latest(bucket, name), bucket.listing(prefix)
-        if status is not None and _is_over_without_model(status):
-            task = bucket.listing(name.prefix)
-            if task is not None and status["upload"] == task.fingerprint:  # no news that is not looked at yet
-                reason = f" ({status['state_reason']})" if status["state_reason"] else ""
-                text = f"has no model to predict with, and none is to come: it is {status['state']}{reason}"
-                raise TenantError([Problem(str(name), text, fix=f"see why: easeml status {name}")])
         inferences = status["inferences"] if status else []
         mine = next((i for i in inferences if i["request"] == request), None)
-        if mine is None or listing is None or mine["fingerprint"] != listing.fingerprint:
-            return None
-        if mine["state"] == "rejected":
-            raise TenantError(Problem(**problem) for problem in mine["problems"])
-        key = mine["predictions"] or ""
-        content = bucket.read_if_there(key) if mine["state"] == "done" else None
-        return None if content is None else (key, content)
+        if mine is not None and listing is not None and mine["fingerprint"] == listing.fingerprint:
+            if mine["state"] == "rejected":
+                raise TenantError(Problem(**problem) for problem in mine["problems"])
+            key = mine["predictions"] or ""
+            content = bucket.read_if_there(key) if mine["state"] == "done" else None
+            if content is not None:
+                return key, content
+        if status is not None:
+            _refuse_without_model(bucket, name, status)
+        return None
 
     return poll(answered, timeout, f"no predictions for {name} yet: see easeml status {name}")
 
 
-def _is_over_without_model(status: dict[str, Any]) -> bool:
+def _refuse_without_model(bucket: Bucket, name: TaskName, status: dict[str, Any]) -> None:
+    """Raise `TenantError` where the task is over without a model, and no news of it waits for a look."""
     over = status["state"] in ("rejected", "done", "failed", "cancelled")
-    return over and not (status["champion"] or status["leaderboard"] or status["running"])
+    if not over or status["champion"] or status["leaderboard"] or status["running"]:
+        return
+    listing = bucket.listing(name.prefix)
+    if listing is not None and status["upload"] == listing.fingerprint:
+        reason = f" ({status['state_reason']})" if status["state_reason"] else ""
+        text = f"has no model to predict with, and none is to come: it is {status['state']}{reason}"
+        raise TenantError([Problem(str(name), text, fix=f"see why: easeml status {name}")])
 
 
 def poll(answered: Callable[[], T | None], timeout: float, otherwise: str) -> T:
