@@ -81,13 +81,16 @@ def fill(url: str, tasks: int, arms: int, seen: int) -> None:
 
 def decide(url: str) -> dict[str, float]:
     """Two decisions in this process, which has made none."""
+    from easeml_core import catalog, language
     from easeml_core.allocator import choose_with_ladder, make_policy
     from easeml_core.allocator.types import AllocationRequest, Arm, Decision, OpenTask
     from easeml_core.ledger.session import Ledger
     from easeml_core.service.decide import propose
     from easeml_core.settings import Settings
 
-    # Imports, and first calls into the linear algebra.
+    # Imports, those of plug-ins too, and first calls into the linear algebra.
+    assert catalog.MODELS
+    assert language.TEMPLATES
     small = OpenTask("a/b", "a", "t", (Arm("x", 1.0), Arm("y", 2.0)))
     choose_with_ladder(make_policy("easeml"), AllocationRequest("cpu0", (small,), {}, seed=0))
     settings, found = Settings(database_url=url), dict[str, float]()
