@@ -13,7 +13,13 @@ from scipy.stats import norm
 
 from easeml_core.allocator.types import Array
 from easeml_core.replay import Table
-from easeml_core.replay.protocol import BASELINE_DEVIATION, BASELINES, NOISE_DEVIATION, split
+from easeml_core.replay.protocol import (
+    BASELINE_DEVIATION,
+    BASELINES,
+    NOISE_DEVIATION,
+    hidden_models,
+    split,
+)
 
 _SOLVED, _LEAST = 1e-12, 1e-9
 
@@ -54,8 +60,7 @@ def _improvement(mean: Array, deviation: Array, edge: float) -> Array:
 
 def covariance_of(sigma: float, alpha: float, models: int, seed: int = 0) -> Array:
     """Of the qualities of one task within its group, `(K, K)`, for the table that `synthetic` makes."""
-    feature = np.random.default_rng([seed, round(1000 * sigma), round(1000 * alpha)]).random(models)
-    alike = np.exp(-((feature[:, None] - feature) ** 2) / sigma**2)
+    _, alike = hidden_models(sigma, alpha, models, seed)
     found: Array = alpha**2 * alike + BASELINE_DEVIATION**2 + NOISE_DEVIATION**2 * np.eye(models)
     return found
 

@@ -59,43 +59,40 @@ class Family:
     @classmethod
     def of(cls, experts: Experts, arms: Sequence[int], values: Sequence[float]) -> Family:
         """Condition on all observations at once. Raises `FallbackError` where S cannot be factored."""
-        covariance, index = experts.covariance, list(arms)
-        diagonal = np.diagonal(covariance)
-        if not index:
-            empty = np.empty((0, len(diagonal)))
-            return cls(experts, (), empty, np.empty((len(experts.centres), 0)), diagonal, 0.0)
-        factor, jitter = _factor(covariance[np.ix_(index, index)], float(diagonal.mean()))
-        apart = np.asarray(values) - experts.centres[:, index]
-        inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
-        rows, innovations = inverse @ covariance[index], apart @ inverse.T
-        left = np.maximum(diagonal - (rows * rows).sum(axis=0), 0.0)
-        log_det = float(np.log(np.diagonal(factor)).sum())
-        return cls(experts, tuple(index), rows, innovations, left, log_det, jitter)
+        index = np.array(arms, dtype=np.int64)
+        covariance = experts.covariance
+        factor, jitter = _factor(covariance[np.ix_(index, index)], float(np.diagonal(covariance).mean()))
+        return cls._factored(experts, index[None], np.asarray(values)[None], factor[None], jitter)[0]
 
     @classmethod
     def of_many(cls, experts: Experts, arms: npt.NDArray[np.int64], values: Array) -> list[Family]:
-        """`of` each of n tasks with t observations: of `arms` `(n, t)`, on the warped scale `(n, t)`.
-
-        The same, in a few large products.
-        """
+        """`of` each of n tasks with t observations: of `arms` `(n, t)`, on the warped scale `(n, t)`."""
         each = zip(arms.tolist(), values.tolist(), strict=True)
-        if len(arms) < 2 or not arms.shape[1]:
+        if len(arms) < 2:
             return [cls.of(experts, *task) for task in each]
         covariance = experts.covariance
-        diagonal = np.diagonal(covariance)
-        ridge = JITTERS[0] * float(diagonal.mean()) * np.eye(arms.shape[1])
+        ridge = JITTERS[0] * float(np.diagonal(covariance).mean()) * np.eye(arms.shape[1])
         try:
-            factors = np.linalg.cholesky(covariance[arms[:, :, None], arms[:, None]] + ridge)
+            made = np.linalg.cholesky(covariance[arms[:, :, None], arms[:, None]] + ridge)
         except np.linalg.LinAlgError:  # of one of them: each then gets the jitter that it needs
             return [cls.of(experts, *task) for task in each]
-        inverses = np.linalg.inv(factors)
+        factors = np.asarray(made, dtype=np.float64)
+        return cls._factored(experts, arms, values, factors, JITTERS[0])
+
+    @classmethod
+    def _factored(
+        cls, experts: Experts, arms: npt.NDArray[np.int64], values: Array, factors: Array, jitter: float
+    ) -> list[Family]:
+        """As `of_many`, with L of each task, `(n, t, t)`."""
+        covariance = experts.covariance
+        inverses = np.asarray(np.linalg.inv(factors), dtype=np.float64)
         apart = values[:, None] - experts.centres[:, arms].swapaxes(0, 1)
         rows, innovations = inverses @ covariance[arms], apart @ inverses.swapaxes(1, 2)
-        left = np.maximum(diagonal - (rows * rows).sum(axis=1), 0.0)
+        left = np.maximum(np.diagonal(covariance) - (rows * rows).sum(axis=1), 0.0)
         log_dets = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
         played = map(tuple, arms.tolist())
         made = zip(played, rows, innovations, left, log_dets.tolist(), strict=True)
-        return [cls(experts, *parts) for parts in made]
+        return [cls(experts, *parts, jitter) for parts in made]
 
     def observe(self, arm: int, value: float | None) -> Family:
         """One more observation; None for a trial that still runs: no innovation, less left to learn."""

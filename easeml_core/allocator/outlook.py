@@ -307,8 +307,8 @@ def chance_of_success(completed: tuple[CompletedTrial, ...]) -> float:
 def _conditioned(
     tasks: Mapping[str, tuple[OpenTask, Learned, _Plays]], entries: Mapping[str, _Entry]
 ) -> dict[str, tuple[Family, ...]]:
-    """What the families make of the plays of some tasks: with one more than before they go on from there,
-    all others start anew, those with as many plays together."""
+    """What the families make of the plays of some tasks: those of before and more go on from there, all
+    others start anew, those with as many plays together."""
     found: dict[str, tuple[Family, ...]] = {}
     anew: dict[tuple[str, int], list[str]] = {}
     for name, (task, learned, plays) in tasks.items():

@@ -122,14 +122,19 @@ def report(measured: Mapping[str, Curves]) -> dict[str, dict[str, object]]:
     return {name: found.as_dict() for name, found in measured.items()}
 
 
+def hidden_models(sigma: float, alpha: float, models: int, seed: int) -> tuple[np.random.Generator, Array]:
+    """Sigma_M `(K, K)` of SYN(sigma_M, alpha), and what draws the rest of the table after it."""
+    draw = np.random.default_rng([seed, round(1000 * sigma), round(1000 * alpha)])
+    feature = draw.random(models)
+    return draw, np.exp(-((feature[:, None] - feature) ** 2) / sigma**2)
+
+
 def synthetic(sigma: float, alpha: float, *, tasks: int = 200, models: int = 100, seed: int = 0) -> Table:
     """SYN(sigma_M, alpha): x = baseline + alpha m + noise, clipped to [0, 1]; costs from U(0, 1].
 
     m is drawn for every task from N(0, Sigma_M), Sigma_M = exp(-(f - f')^2 / sigma^2) with f from U(0, 1).
     """
-    draw = np.random.default_rng([seed, round(1000 * sigma), round(1000 * alpha)])
-    feature = draw.random(models)
-    covariance = np.exp(-((feature[:, None] - feature) ** 2) / sigma**2)
+    draw, covariance = hidden_models(sigma, alpha, models, seed)
     values, basis = np.linalg.eigh(covariance)
     part = draw.standard_normal((tasks, models)) @ (basis * np.sqrt(np.maximum(values, 0.0))).T
     middle = np.array([BASELINES[task % len(BASELINES)] for task in range(tasks)])
